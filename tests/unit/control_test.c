@@ -24,15 +24,17 @@ static const struct slice round_trips[] = {
 		   "\"epoch\":\"672f00aa01234567\",\"expires\":1800000000,"
 		   "\"channelId\":\"c\"}"),
 	SLICE_INIT("{\"type\":\"cancel_turn\",\"channelId\":\"c\"}"),
-	SLICE_INIT("{\"type\":\"switch_model\",\"channelId\":\"c\",\"modelId\":\"m\\\"x\"}"),
+	SLICE_INIT(
+		"{\"type\":\"switch_model\",\"channelId\":\"c\",\"modelId\":\"m\\\"x\"}"),
 	SLICE_INIT("{\"type\":\"permission_decision\",\"requestId\":\"r\","
 		   "\"channelId\":\"c\",\"requestNonce\":\"n\",\"optionId\":\"o\"}"),
 	SLICE_INIT("{\"type\":\"prompt\",\"channelId\":\"c\","
 		   "\"content\":[{\"type\":\"text\", \"text\":\"h\\u00e9\"},{}]}"),
 	SLICE_INIT("{\"type\":\"release_queue\",\"channelId\":\"c\"}"),
 	SLICE_INIT("{\"type\":\"set_mode\",\"channelId\":\"c\",\"modeId\":\"plan\"}"),
-	SLICE_INIT("{\"type\":\"feed_sync\",\"requestId\":\"r\",\"observer\":\"01abcdef\","
-		   "\"want\":[]}"),
+	SLICE_INIT(
+		"{\"type\":\"feed_sync\",\"requestId\":\"r\",\"observer\":\"01abcdef\","
+		"\"want\":[]}"),
 	SLICE_INIT("{\"type\":\"feed_sync\",\"want\":[{\"epoch\":\"672f00aa01234567\","
 		   "\"frames\":[[1,2],[9,9007199254740991]]},"
 		   "{\"epoch\":\"672f00aa01234568\",\"frames\":[[3,3]]}]}"),
@@ -47,7 +49,8 @@ START_TEST(a_control_is_written_as_it_was_read)
 	struct err err;
 
 	buf_init(&out, 4096);
-	ck_assert_msg(control_parse(round_trips[_i], &arena, &control, &err), "%s", err.text);
+	ck_assert_msg(control_parse(round_trips[_i], &arena, &control, &err), "%s",
+		      err.text);
 	ck_assert(control_write(&out, &control));
 	assert_slice_eq(buf_slice(&out), round_trips[_i].ptr);
 	buf_finish(&out);
@@ -113,7 +116,7 @@ START_TEST(an_unknown_type_is_read_so_that_it_can_be_answered)
 END_TEST
 
 #define WANT(inner) "{\"type\":\"feed_sync\",\"want\":" inner "}"
-#define EPOCH       "\"epoch\":\"672f00aa01234567\""
+#define EPOCH "\"epoch\":\"672f00aa01234567\""
 
 static const struct slice malformed[] = {
 	SLICE_INIT(""),
@@ -127,7 +130,8 @@ static const struct slice malformed[] = {
 	SLICE_INIT("{\"type\":\"cancel_turn\",\"channelId\":{}}"),
 	SLICE_INIT("{\"type\":\"cancel_turn\",\"channelId\":\"\\ud800\"}"),
 	SLICE_INIT("{\"type\":\"switch_model\",\"channelId\":\"c\"}"),
-	SLICE_INIT("{\"type\":\"permission_decision\",\"channelId\":\"c\",\"optionId\":\"o\"}"),
+	SLICE_INIT("{\"type\":\"permission_decision\",\"channelId\":\"c\",\"optionId\":"
+		   "\"o\"}"),
 	SLICE_INIT("{\"type\":\"permission_decision\",\"channelId\":\"c\","
 		   "\"requestNonce\":\"n\"}"),
 	SLICE_INIT("{\"type\":\"prompt\",\"channelId\":\"c\",\"content\":[]}"),
@@ -196,7 +200,8 @@ END_TEST
 /* They are remembered for an epoch, 65,536 of them: their size must have an end. */
 START_TEST(an_overlong_request_id_or_nonce_is_malformed)
 {
-	static const char *const names[] = {"requestId", "requestNonce", "channelId", "type"};
+	static const char *const names[] = {"requestId", "requestNonce", "channelId",
+					    "type"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct control control;
@@ -204,7 +209,8 @@ START_TEST(an_overlong_request_id_or_nonce_is_malformed)
 		struct err err;
 
 		buf_init(&text, 1024);
-		buf_printf(&text, "{\"type\":\"cancel_turn\",\"channelId\":\"c\",\"%s\":\"",
+		buf_printf(&text,
+			   "{\"type\":\"cancel_turn\",\"channelId\":\"c\",\"%s\":\"",
 			   names[i]);
 		for (int j = 0; j < CONTROL_ID_MAX + 1; j++)
 			buf_append_byte(&text, 'x');
@@ -237,7 +243,8 @@ START_TEST(sixty_four_ranges_may_be_wanted_and_no_more)
 
 	buf_init(&text, 65536);
 	write_sync(&text, WANT_RANGES_MAX);
-	ck_assert_msg(control_parse(buf_slice(&text), &arena, &control, &err), "%s", err.text);
+	ck_assert_msg(control_parse(buf_slice(&text), &arena, &control, &err), "%s",
+		      err.text);
 	ck_assert_uint_eq(control.want_count, WANT_RANGES_MAX);
 	ck_assert_uint_eq(control.wants[63].range.first, 127);
 	buf_clear(&text);

@@ -74,7 +74,8 @@ START_TEST(bip340_vectors_verify_or_fail_as_published)
 	text.len = unhex(vector.message, message, sizeof(message));
 	ck_assert_msg(schnorr_verify(crypto, pubkey, text, sig) ==
 			      slice_eq(vector.result, SLICE("TRUE")),
-		      "vector %.*s: %.*s", SLICE_ARG(vector.index), SLICE_ARG(vector.comment));
+		      "vector %.*s: %.*s", SLICE_ARG(vector.index),
+		      SLICE_ARG(vector.comment));
 }
 END_TEST
 
@@ -174,9 +175,11 @@ START_TEST(hashes_over_pieces_are_those_of_the_whole)
 	uint8_t out[32];
 
 	sha256(crypto, pieces, 3, out);
-	assert_hex(out, 32, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+	assert_hex(out, 32,
+		   "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 	sha256(crypto, NULL, 0, out);
-	assert_hex(out, 32, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+	assert_hex(out, 32,
+		   "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 	sha1(crypto, pieces, 3, out);
 	assert_hex(out, 20, "a9993e364706816aba3e25717850c26c9cd0d89d");
 }
@@ -184,16 +187,19 @@ END_TEST
 
 START_TEST(hmac_agrees_with_rfc_4231)
 {
-	const struct slice pieces[] = {SLICE_INIT("what do ya want "), SLICE_INIT("for nothing?")};
+	const struct slice pieces[] = {SLICE_INIT("what do ya want "),
+				       SLICE_INIT("for nothing?")};
 	const struct slice long_text =
 		SLICE_INIT("Test Using Larger Than Block-Size Key - Hash Key First");
 	uint8_t out[32], key[131];
 
 	hmac_sha256(crypto, (const uint8_t *)"Jefe", 4, pieces, 2, out);
-	assert_hex(out, 32, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+	assert_hex(out, 32,
+		   "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
 	memset(key, 0xaa, sizeof(key));
 	hmac_sha256(crypto, key, sizeof(key), &long_text, 1, out);
-	assert_hex(out, 32, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+	assert_hex(out, 32,
+		   "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 END_TEST
 
@@ -203,9 +209,11 @@ START_TEST(hkdf_agrees_with_rfc_5869)
 	uint8_t prk[32], out[42], ikm[22];
 
 	memset(ikm, 0x0b, sizeof(ikm));
-	hkdf_extract(crypto, SLICE("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c"),
+	hkdf_extract(crypto,
+		     SLICE("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c"),
 		     (struct slice){(const char *)ikm, sizeof(ikm)}, prk);
-	assert_hex(prk, 32, "077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5");
+	assert_hex(prk, 32,
+		   "077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5");
 	hkdf_expand(crypto, prk, SLICE("\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9"), out,
 		    sizeof(out));
 	assert_hex(out, sizeof(out),
@@ -247,7 +255,8 @@ START_TEST(base64_writes_exactly_its_length_and_comes_back)
 		base64_encode(bytes, len, text);
 		ck_assert_int_eq(text[base64_len(len)], '!');
 		buf_clear(&out);
-		ck_assert(base64_decode((struct slice){text, base64_len(len)}, &out, NULL));
+		ck_assert(
+			base64_decode((struct slice){text, base64_len(len)}, &out, NULL));
 		ck_assert_uint_eq(out.len, len);
 		ck_assert(!len || !memcmp(out.ptr, bytes, len));
 	}
@@ -268,8 +277,9 @@ START_TEST(base64_agrees_with_rfc_4648)
 END_TEST
 
 static const char *const bad_base64[] = {
-	"A", "AA", "AAA", "====", "A===", "AA=A", "=AAA", "AA==AAAA", "QQ=A", "QR==", "QUJ=",
-	" QUJD", "QUJD\n", "QU-D", "QU_D", "QUJDQUJ\x80", "QUJ\xc3", "AAAA====", "Q\n==", "QU J",
+	"A",        "AA",          "AAA",     "====",     "A===",  "AA=A",   "=AAA",
+	"AA==AAAA", "QQ=A",        "QR==",    "QUJ=",     " QUJD", "QUJD\n", "QU-D",
+	"QU_D",     "QUJDQUJ\x80", "QUJ\xc3", "AAAA====", "Q\n==", "QU J",
 };
 
 START_TEST(base64_of_a_wrong_shape_is_refused_and_leaves_no_trace)
@@ -294,8 +304,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, bip340_vectors_verify_or_fail_as_published, 0, 19);
-	tcase_add_loop_test(tcase, bip340_vectors_with_a_secret_are_signed_to_the_same_bytes, 0,
-			    19);
+	tcase_add_loop_test(
+		tcase, bip340_vectors_with_a_secret_are_signed_to_the_same_bytes, 0, 19);
 	tcase_add_test(tcase, a_secret_of_zero_or_beyond_the_order_makes_no_keypair);
 	tcase_add_test(tcase, a_keypair_gives_its_secret_back);
 	tcase_add_test(tcase, both_sides_of_an_ecdh_get_the_same_x);

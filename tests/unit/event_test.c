@@ -64,7 +64,8 @@ static struct slice case_at(int index, struct slice *name, bool *accept)
 		else if (json_is(key, SLICE("must")))
 			ck_assert(json_string(&json, &must));
 		else
-			ck_assert(json_skip(&json, json_is(key, SLICE("event")) ? &event : NULL));
+			ck_assert(json_skip(&json, json_is(key, SLICE("event")) ? &event
+										: NULL));
 	}
 	*accept = slice_starts(must, SLICE("accept"));
 	/* Where the file leaves a choice: a NUL is refused (design: as buzz does). */
@@ -124,7 +125,8 @@ START_TEST(an_event_escaped_otherwise_on_the_wire_has_the_same_id)
 		}
 		(void)buf_lit(&scratch, " ]");
 	}
-	(void)buf_printf(&scratch, " ],\"extra\":{\"id\":[null]},\"kind\":%u,\"created_at\":%lld",
+	(void)buf_printf(&scratch,
+			 " ],\"extra\":{\"id\":[null]},\"kind\":%u,\"created_at\":%lld",
 			 event.kind, (long long)event.created_at);
 	(void)buf_lit(&scratch, ",\"id\":\"");
 	(void)buf_append_hex(&scratch, event.id, 32);
@@ -135,7 +137,8 @@ START_TEST(an_event_escaped_otherwise_on_the_wire_has_the_same_id)
 	(void)buf_lit(&scratch, "\" }");
 
 	ck_assert(event_parse(buf_slice(&scratch), &arena, &event, NULL));
-	ck_assert_msg(event_verify(crypto, &event, &plain, NULL), "%.*s", SLICE_ARG(name));
+	ck_assert_msg(event_verify(crypto, &event, &plain, NULL), "%.*s",
+		      SLICE_ARG(name));
 }
 END_TEST
 
@@ -169,7 +172,8 @@ static const struct {
 	{"\"kind\":1", "\"kind\":-1", "kind is not an integer from 0 to 65535"},
 	{"\"kind\":1", "\"kind\":1.0", "kind is not an integer from 0 to 65535"},
 	{"\"kind\":1", "\"kind\":\"1\"", "kind is not an integer from 0 to 65535"},
-	{"\"created_at\":5", "\"created_at\":-5", "created_at is not an integer of Unix seconds"},
+	{"\"created_at\":5", "\"created_at\":-5",
+	 "created_at is not an integer of Unix seconds"},
 	{"\"created_at\":5", "\"created_at\":1e+10",
 	 "created_at is not an integer of Unix seconds"},
 	{"\"created_at\":5", "\"created_at\":9007199254740992",
@@ -225,8 +229,9 @@ START_TEST(an_event_is_read_into_its_parts)
 {
 	struct event event;
 
-	ck_assert(event_parse(changed("[\"t\",\"x\"]", "[\"t\",\"a\\nb\"],[\"p\"],[\"t\",\"2\"]"),
-			      &arena, &event, NULL));
+	ck_assert(event_parse(
+		changed("[\"t\",\"x\"]", "[\"t\",\"a\\nb\"],[\"p\"],[\"t\",\"2\"]"),
+		&arena, &event, NULL));
 	ck_assert_uint_eq(event.id[31], 1);
 	ck_assert_uint_eq(event.pubkey[31], 2);
 	ck_assert_uint_eq(event.sig[63], 3);
@@ -269,11 +274,13 @@ START_TEST(tags_beyond_the_limit_are_too_many)
 	for (int i = 1; i < EVENT_TAGS_MAX; i++)
 		(void)buf_lit(&tags, ",[\"a\"]");
 	(void)buf_lit(&tags, "]");
-	ck_assert(event_parse(changed("[[\"t\",\"x\"]]", buf_text(&tags)), &arena, &event, NULL));
+	ck_assert(event_parse(changed("[[\"t\",\"x\"]]", buf_text(&tags)), &arena, &event,
+			      NULL));
 	ck_assert_uint_eq(event.tag_count, EVENT_TAGS_MAX);
 	buf_truncate(&tags, tags.len - 1);
 	(void)buf_lit(&tags, ",[\"a\"]]");
-	ck_assert(!event_parse(changed("[[\"t\",\"x\"]]", buf_text(&tags)), &arena, &event, &err));
+	ck_assert(!event_parse(changed("[[\"t\",\"x\"]]", buf_text(&tags)), &arena,
+			       &event, &err));
 	ck_assert_int_eq(err.code, ERR_TOO_LARGE);
 	buf_finish(&tags);
 }
@@ -284,9 +291,11 @@ START_TEST(the_id_of_an_event_that_does_not_parse_is_found)
 	struct slice hex;
 
 	ck_assert(event_find_id(changed("\"kind\":1", "\"kind\":null"), &hex));
-	assert_slice_eq(hex, "0000000000000000000000000000000000000000000000000000000000000001");
+	assert_slice_eq(
+		hex, "0000000000000000000000000000000000000000000000000000000000000001");
 	ck_assert(event_find_id(changed("0001\"", "000A\""), &hex));
-	assert_slice_eq(hex, "000000000000000000000000000000000000000000000000000000000000000A");
+	assert_slice_eq(
+		hex, "000000000000000000000000000000000000000000000000000000000000000A");
 	ck_assert(event_find_id(changed("\"c\"}", "\"c"), &hex));
 	ck_assert(!event_find_id(changed("0001\"", "\""), &hex));
 	ck_assert(!event_find_id(changed("\"id\"", "\"ID\""), &hex));
@@ -323,8 +332,11 @@ END_TEST
 START_TEST(an_event_of_which_any_member_was_altered_is_refused)
 {
 	static const char *const swaps[][2] = {
-		{"line", "lime"}, {"1700000000", "1700000001"}, {"\"kind\":1", "\"kind\":2"},
-		{"a\\\"b", "a\\\"c"}, {"\"tags\":[[\"t\"", "\"tags\":[[\"u\""},
+		{"line", "lime"},
+		{"1700000000", "1700000001"},
+		{"\"kind\":1", "\"kind\":2"},
+		{"a\\\"b", "a\\\"c"},
+		{"\"tags\":[[\"t\"", "\"tags\":[[\"u\""},
 	};
 	struct event event;
 	struct err err;
@@ -351,7 +363,8 @@ START_TEST(a_signature_of_another_key_is_refused)
 
 	ck_assert(event_sign(crypto, author, &draft, aux, &text, NULL, NULL));
 	ck_assert(event_parse(buf_slice(&text), &arena, &event, NULL));
-	schnorr_sign(crypto, reader, (struct slice){(const char *)event.id, 32}, aux, event.sig);
+	schnorr_sign(crypto, reader, (struct slice){(const char *)event.id, 32}, aux,
+		     event.sig);
 	ck_assert(!event_verify(crypto, &event, &scratch, &err));
 	ck_assert_str_eq(err.text, "signature does not verify");
 }
@@ -366,19 +379,22 @@ START_TEST(a_sealed_event_verifies_and_opens)
 	static const size_t sizes[] = {1, 32, 1000, 40960, NIP44_PLAINTEXT_SEND_MAX};
 	const size_t size = sizes[_i];
 
-	ck_assert(nip44_conversation_key(crypto, author, keypair_public(reader), key, NULL));
+	ck_assert(nip44_conversation_key(crypto, author, keypair_public(reader), key,
+					 NULL));
 	for (size_t i = 0; i < size; i++)
 		(void)buf_append_byte(&plain, (char)('a' + i % 26));
 	(void)buf_lit(&text, "[\"EVENT\",");
-	ck_assert(event_seal(crypto, author, key, &frame, buf_slice(&plain), nonce, aux, &text,
-			     id, NULL));
-	ck_assert(event_parse(slice_sub(buf_slice(&text), 9, text.len), &arena, &event, NULL));
+	ck_assert(event_seal(crypto, author, key, &frame, buf_slice(&plain), nonce, aux,
+			     &text, id, NULL));
+	ck_assert(event_parse(slice_sub(buf_slice(&text), 9, text.len), &arena, &event,
+			      NULL));
 	ck_assert(event_verify(crypto, &event, &scratch, NULL));
 	ck_assert_mem_eq(event.id, id, 32);
 	ck_assert(nip44_looks_valid(event.content));
 	ck_assert_uint_eq(event.content.len, nip44_payload_len(size));
 
-	ck_assert(nip44_conversation_key(crypto, reader, keypair_public(author), key, NULL));
+	ck_assert(nip44_conversation_key(crypto, reader, keypair_public(author), key,
+					 NULL));
 	buf_clear(&scratch);
 	ck_assert(nip44_decrypt(crypto, key, event.content, &scratch, NULL));
 	ck_assert(slice_eq(buf_slice(&scratch), buf_slice(&plain)));
@@ -392,27 +408,27 @@ START_TEST(a_seal_that_fails_leaves_its_buffer_as_it_was)
 	struct err err;
 
 	/* Too long for NIP-44, then for a buffer that ends anywhere in the event. */
-	ck_assert(event_seal(crypto, author, key, &draft, SLICE("x"), nonce, aux, &text, NULL,
-			     NULL));
+	ck_assert(event_seal(crypto, author, key, &draft, SLICE("x"), nonce, aux, &text,
+			     NULL, NULL));
 	buf_init(&tight, 6 + text.len);
 	(void)buf_lit(&tight, "before");
 	for (size_t i = 0; i < NIP44_PLAINTEXT_SEND_MAX + 1; i++)
 		(void)buf_append_byte(&plain, 'x');
-	ck_assert(!event_seal(crypto, author, key, &draft, buf_slice(&plain), nonce, aux, &tight,
-			      NULL, &err));
+	ck_assert(!event_seal(crypto, author, key, &draft, buf_slice(&plain), nonce, aux,
+			      &tight, NULL, &err));
 	ck_assert_int_eq(err.code, ERR_TOO_LARGE);
 	for (size_t room = 6; room < 6 + text.len; room++) {
 		tight.max = room;
-		ck_assert_msg(!event_seal(crypto, author, key, &draft, SLICE("x"), nonce, aux,
-					  &tight, NULL, &err),
+		ck_assert_msg(!event_seal(crypto, author, key, &draft, SLICE("x"), nonce,
+					  aux, &tight, NULL, &err),
 			      "in %zu bytes", room);
 		ck_assert_int_eq(err.code, ERR_TOO_LARGE);
 		assert_slice_eq(buf_slice(&tight), "before");
 		ck_assert(buf_ok(&tight));
 	}
 	tight.max = 6 + text.len;
-	ck_assert(event_seal(crypto, author, key, &draft, SLICE("x"), nonce, aux, &tight, NULL,
-			     &err));
+	ck_assert(event_seal(crypto, author, key, &draft, SLICE("x"), nonce, aux, &tight,
+			     NULL, &err));
 	buf_finish(&tight);
 }
 END_TEST
@@ -423,12 +439,12 @@ START_TEST(sealing_again_reuses_the_memory_of_the_buffer)
 	uint8_t key[32] = {1};
 	const char *where;
 
-	ck_assert(event_seal(crypto, author, key, &draft, SLICE("first"), nonce, aux, &text, NULL,
-			     NULL));
+	ck_assert(event_seal(crypto, author, key, &draft, SLICE("first"), nonce, aux,
+			     &text, NULL, NULL));
 	where = text.ptr;
 	buf_clear(&text);
-	ck_assert(event_seal(crypto, author, key, &draft, SLICE("other"), nonce, aux, &text, NULL,
-			     NULL));
+	ck_assert(event_seal(crypto, author, key, &draft, SLICE("other"), nonce, aux,
+			     &text, NULL, NULL));
 	ck_assert_ptr_eq(text.ptr, where);
 }
 END_TEST
@@ -450,15 +466,16 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, published_id_cases_are_accepted_or_refused, 0, CASES);
-	tcase_add_loop_test(tcase, an_event_escaped_otherwise_on_the_wire_has_the_same_id, 0,
-			    CASES);
+	tcase_add_loop_test(tcase, an_event_escaped_otherwise_on_the_wire_has_the_same_id,
+			    0, CASES);
 	tcase_add_loop_test(tcase, shape_is_checked_member_by_member, 0, COUNT(changes));
 	tcase_add_test(tcase, an_event_is_read_into_its_parts);
 	tcase_add_test(tcase, an_event_of_more_than_256_kib_is_too_large);
 	tcase_add_test(tcase, tags_beyond_the_limit_are_too_many);
 	tcase_add_test(tcase, the_id_of_an_event_that_does_not_parse_is_found);
 	tcase_add_test(tcase, what_is_signed_verifies);
-	tcase_add_loop_test(tcase, an_event_of_which_any_member_was_altered_is_refused, 0, 5);
+	tcase_add_loop_test(tcase, an_event_of_which_any_member_was_altered_is_refused, 0,
+			    5);
 	tcase_add_test(tcase, a_signature_of_another_key_is_refused);
 	tcase_add_loop_test(tcase, a_sealed_event_verifies_and_opens, 0, 5);
 	tcase_add_test(tcase, a_seal_that_fails_leaves_its_buffer_as_it_was);

@@ -43,7 +43,8 @@ static const struct {
 	{"{\"ids\":null}", ERR_MALFORMED},
 	{"{\"ids\":\"" KEY_A "\"}", ERR_MALFORMED},
 	{"{\"ids\":[\"0a\"]}", ERR_MALFORMED}, /* no prefixes */
-	{"{\"authors\":[\"000000000000000000000000000000000000000000000000000000000000000A\"]}",
+	{"{\"authors\":["
+	 "\"000000000000000000000000000000000000000000000000000000000000000A\"]}",
 	 ERR_MALFORMED},
 	{"{\"#e\":[\"abc\"]}", ERR_MALFORMED},
 	{"{\"#p\":[\"\"]}", ERR_MALFORMED},
@@ -74,8 +75,8 @@ START_TEST(filters_of_a_wrong_shape_are_refused)
 	struct filter filter;
 	struct err err;
 
-	ck_assert_msg(!filter_parse(slice_of(refused[_i].json), &arena, &filter, &err), "%s",
-		      refused[_i].json);
+	ck_assert_msg(!filter_parse(slice_of(refused[_i].json), &arena, &filter, &err),
+		      "%s", refused[_i].json);
 	ck_assert_msg(err.code == refused[_i].code, "%s: %s", refused[_i].json, err.text);
 }
 END_TEST
@@ -83,7 +84,8 @@ END_TEST
 START_TEST(a_filter_is_read_into_sorted_lists)
 {
 	const struct filter filter =
-		parsed("{\"kinds\":[7,1],\"authors\":[\"" KEY_B "\",\"" KEY_A "\"],\"#t\":[\"b\","
+		parsed("{\"kinds\":[7,1],\"authors\":[\"" KEY_B "\",\"" KEY_A
+		       "\"],\"#t\":[\"b\","
 		       "\"\\u0061\"],\"#T\":[],\"since\":1,\"until\":2,\"limit\":0}");
 
 	ck_assert(filter.has_kinds);
@@ -131,7 +133,8 @@ static struct tag event_tags[] = {{values_t, 1}, {values_t_x, 3}, {values_p, 2}}
 
 static struct event an_event(void)
 {
-	struct event event = {.created_at = 100, .kind = 1, .tags = event_tags, .tag_count = 3};
+	struct event event = {
+		.created_at = 100, .kind = 1, .tags = event_tags, .tag_count = 3};
 
 	event.id[31] = 0x0b;
 	event.pubkey[31] = 0x0a;
@@ -313,8 +316,8 @@ START_TEST(random_filters_agree_with_a_naive_matcher)
 		       (naive.until < 0 || time <= naive.until);
 		arena_reset(&arena);
 		ck_assert(filter_parse(buf_slice(&json), &arena, &filter, NULL));
-		ck_assert_msg(filter_match(&filter, &event) == want, "round %d: %s", round,
-			      buf_text(&json));
+		ck_assert_msg(filter_match(&filter, &event) == want, "round %d: %s",
+			      round, buf_text(&json));
 		hits += want;
 	}
 	/* Both answers must have been common, or nothing was compared. */
@@ -330,7 +333,8 @@ int main(void)
 	TCase *tcase = tcase_create("filter");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_loop_test(tcase, filters_of_a_wrong_shape_are_refused, 0, COUNT(refused));
+	tcase_add_loop_test(tcase, filters_of_a_wrong_shape_are_refused, 0,
+			    COUNT(refused));
 	tcase_add_test(tcase, a_filter_is_read_into_sorted_lists);
 	tcase_add_test(tcase, more_than_5000_values_are_too_many);
 	tcase_add_loop_test(tcase, conditions_are_joined_by_and_their_values_by_or, 0,

@@ -111,8 +111,8 @@ START_TEST(texts_are_taken_or_refused_for_the_right_reason)
 	struct err err;
 	const bool ok = json_check(text, &got, &err);
 
-	ck_assert_msg(got == texts[_i].fault, "%s: fault %d, want %d", texts[_i].text, got,
-		      texts[_i].fault);
+	ck_assert_msg(got == texts[_i].fault, "%s: fault %d, want %d", texts[_i].text,
+		      got, texts[_i].fault);
 	ck_assert_int_eq(ok, texts[_i].fault == JSON_FAULT_NONE);
 }
 END_TEST
@@ -120,14 +120,17 @@ END_TEST
 /* No prefix of a text that ends in a bracket is a text, nor reads past its end. */
 START_TEST(a_text_cut_short_is_refused)
 {
-	const char whole[] = "{\"k\\u00e9y\":[1.5e3,true,null,\"\xf0\x9f\x98\x80\\ud83d\\ude00\"]}";
+	const char whole[] =
+		"{\"k\\u00e9y\":[1.5e3,true,null,\"\xf0\x9f\x98\x80\\ud83d\\ude00\"]}";
 
 	for (size_t len = 0; len < sizeof(whole) - 1; len++) {
-		char *exact = malloc(len ? len : 1); /* so that a sanitizer sees an overrun */
+		char *exact =
+			malloc(len ? len : 1); /* so that a sanitizer sees an overrun */
 
 		ck_assert_ptr_nonnull(exact);
 		memcpy(exact, whole, len);
-		ck_assert_msg(!json_check((struct slice){exact, len}, NULL, NULL), "%zu", len);
+		ck_assert_msg(!json_check((struct slice){exact, len}, NULL, NULL), "%zu",
+			      len);
 		free(exact);
 	}
 	ck_assert(json_check(slice_of(whole), NULL, NULL));
@@ -164,8 +167,11 @@ END_TEST
 /* The reader of numbers agrees with the C library about what a double can hold. */
 START_TEST(a_number_is_refused_exactly_when_strtod_says_infinity)
 {
-	static const char *const heads[] = {"1", "1.7976931348623157", "17.976931348623158",
-					    "0.00017976931348623159", "179769313486231580793",
+	static const char *const heads[] = {"1",
+					    "1.7976931348623157",
+					    "17.976931348623158",
+					    "0.00017976931348623159",
+					    "179769313486231580793",
 					    "9.99"};
 	char text[64];
 
@@ -206,7 +212,8 @@ START_TEST(members_and_elements_are_walked_in_order)
 	int64_t number;
 	bool yes;
 
-	json_init(&json, SLICE(" {\"n\" : -7, \"list\":[true,null,\"x\\ny\"], \"o\":{\"p\":{}} } "));
+	json_init(&json, SLICE(" {\"n\" : -7, \"list\":[true,null,\"x\\ny\"], "
+			       "\"o\":{\"p\":{}} } "));
 	ck_assert_int_eq(json_peek(&json), JSON_OBJECT);
 	ck_assert(json_enter_object(&json));
 	ck_assert(json_member(&json, &key));
@@ -231,6 +238,27 @@ START_TEST(members_and_elements_are_walked_in_order)
 	assert_slice_eq(raw, "{\"p\":{}}");
 	ck_assert(!json_member(&json, &key));
 	ck_assert(json_end(&json, NULL));
+}
+END_TEST
+
+/* Also for a reader that would have asked for null first, which consumes nothing else. */
+START_TEST(nothing_follows_a_comma_before_a_closing_bracket)
+{
+	struct json json;
+	struct slice key;
+
+	json_init(&json, SLICE("[null,]"));
+	ck_assert(json_enter_array(&json));
+	ck_assert(json_element(&json));
+	ck_assert(json_take_null(&json));
+	ck_assert(!json_element(&json));
+	ck_assert(!json_end(&json, NULL));
+	json_init(&json, SLICE("{\"a\":null,}"));
+	ck_assert(json_enter_object(&json));
+	ck_assert(json_member(&json, &key));
+	ck_assert(json_take_null(&json));
+	ck_assert(!json_member(&json, &key));
+	ck_assert(!json_end(&json, NULL));
 }
 END_TEST
 
@@ -350,10 +378,11 @@ END_TEST
 /* All code points that have an escape of their own come out of both decoders alike. */
 START_TEST(unescaping_gives_the_utf8_meaning)
 {
-	const struct slice raw =
-		SLICE("\\\"\\\\\\/\\b\\f\\n\\r\\t|\\u0000|\\u007F|\\u00e9|\\u20ac|\\uD83D\\uDE00|plain");
-	const struct slice want =
-		SLICE("\"\\/\b\f\n\r\t|\0|\x7f|\xc3\xa9|\xe2\x82\xac|\xf0\x9f\x98\x80|plain");
+	const struct slice raw = SLICE(
+		"\\\"\\\\\\/"
+		"\\b\\f\\n\\r\\t|\\u0000|\\u007F|\\u00e9|\\u20ac|\\uD83D\\uDE00|plain");
+	const struct slice want = SLICE(
+		"\"\\/\b\f\n\r\t|\0|\x7f|\xc3\xa9|\xe2\x82\xac|\xf0\x9f\x98\x80|plain");
 	struct arena arena;
 	struct buf out;
 
@@ -380,17 +409,20 @@ START_TEST(a_plain_string_is_decoded_without_a_copy)
 }
 END_TEST
 
-/* NIP-01 and deployed practice: seven named escapes, lower-case \u00xx, the rest verbatim. */
+/* NIP-01 and deployed practice: seven named escapes, lower-case \u00xx, the rest
+ * verbatim. */
 START_TEST(strings_are_written_as_nip01_hashes_them)
 {
 	struct buf out;
 
 	buf_init(&out, 4096);
-	ck_assert(json_write_string(&out, SLICE("\n\"\\\r\t\b\f\x01\x1f\0/<&\x7f\xe2\x80\xa8"
-						" a long run without anything special in it")));
-	ck_assert(slice_eq(buf_slice(&out),
-			   SLICE("\"\\n\\\"\\\\\\r\\t\\b\\f\\u0001\\u001f\\u0000/<&\x7f\xe2\x80\xa8"
-				 " a long run without anything special in it\"")));
+	ck_assert(json_write_string(&out,
+				    SLICE("\n\"\\\r\t\b\f\x01\x1f\0/<&\x7f\xe2\x80\xa8"
+					  " a long run without anything special in it")));
+	ck_assert(slice_eq(
+		buf_slice(&out),
+		SLICE("\"\\n\\\"\\\\\\r\\t\\b\\f\\u0001\\u001f\\u0000/<&\x7f\xe2\x80\xa8"
+		      " a long run without anything special in it\"")));
 	buf_finish(&out);
 }
 END_TEST
@@ -449,7 +481,8 @@ END_TEST
 static const struct {
 	const char *broken, *repaired;
 } repairs[] = {
-	{"{\"a\":\"fine \xc3\xa9 \\ud83d\\ude00\"}", "{\"a\":\"fine \xc3\xa9 \\ud83d\\ude00\"}"},
+	{"{\"a\":\"fine \xc3\xa9 \\ud83d\\ude00\"}",
+	 "{\"a\":\"fine \xc3\xa9 \\ud83d\\ude00\"}"},
 	{"\"\\ud83d\"", "\"\\ufffd\""},
 	{"\"\\uDE00\"", "\"\\ufffd\""},
 	{"\"\\ud83dx\"", "\"\\ufffdx\""},
@@ -457,7 +490,7 @@ static const struct {
 	{"\"\\ude00\\ud83d\"", "\"\\ufffd\\ufffd\""},
 	{"\"\\\\ud83d\"", "\"\\\\ud83d\""}, /* an escaped backslash, then letters */
 	{"\"a\xff\"", "\"a\xef\xbf\xbd\""},
-	{"\"\xe2\x82\"", "\"\xef\xbf\xbd\""},             /* one maximal subpart */
+	{"\"\xe2\x82\"", "\"\xef\xbf\xbd\""}, /* one maximal subpart */
 	{"\"\xe2\x82\xe2\x82\xac\"", "\"\xef\xbf\xbd\xe2\x82\xac\""},
 	{"\"\xf0\x9f\x98\"", "\"\xef\xbf\xbd\""},
 	{"\"\xc0\xaf\"", "\"\xef\xbf\xbd\xef\xbf\xbd\""}, /* two: neither can begin one */
@@ -483,18 +516,19 @@ int main(void)
 	TCase *reading = tcase_create("reading");
 	TCase *writing = tcase_create("writing");
 
-	tcase_add_loop_test(reading, texts_are_taken_or_refused_for_the_right_reason,
-			    0, COUNT(texts));
+	tcase_add_loop_test(reading, texts_are_taken_or_refused_for_the_right_reason, 0,
+			    COUNT(texts));
 	tcase_add_test(reading, a_text_cut_short_is_refused);
 	tcase_add_test(reading, depth_64_is_read_and_65_is_not);
 	tcase_add_test(reading, a_number_is_refused_exactly_when_strtod_says_infinity);
 	tcase_add_test(reading, a_number_of_309_digits_is_judged_by_all_of_them);
 	tcase_add_test(reading, members_and_elements_are_walked_in_order);
+	tcase_add_test(reading, nothing_follows_a_comma_before_a_closing_bracket);
 	tcase_add_test(reading, an_entered_value_can_be_kept_as_a_slice);
 	tcase_add_test(reading, after_a_fault_every_call_fails);
 	tcase_add_test(reading, a_text_of_which_nothing_was_read_has_no_end);
-	tcase_add_loop_test(reading, integers_have_no_fraction_exponent_or_overflow,
-			    0, COUNT(integers));
+	tcase_add_loop_test(reading, integers_have_no_fraction_exponent_or_overflow, 0,
+			    COUNT(integers));
 	tcase_add_test(reading, an_integer_outside_its_range_is_refused);
 	tcase_add_test(reading, strings_are_compared_by_their_meaning);
 	tcase_add_test(reading, unescaping_gives_the_utf8_meaning);
@@ -503,8 +537,9 @@ int main(void)
 	tcase_add_loop_test(writing, a_string_escaped_in_any_way_is_rewritten_canonically,
 			    0, COUNT(rewrites));
 	tcase_add_test(writing, documents_are_written_member_by_member);
-	tcase_add_loop_test(writing, repair_replaces_lone_surrogates_and_invalid_utf8_only,
-			    0, COUNT(repairs));
+	tcase_add_loop_test(writing,
+			    repair_replaces_lone_surrogates_and_invalid_utf8_only, 0,
+			    COUNT(repairs));
 	suite_add_tcase(suite, reading);
 	suite_add_tcase(suite, writing);
 	return test_run(suite);

@@ -57,7 +57,8 @@ START_TEST(many_entries_are_kept_apart_while_it_grows)
 	for (int i = 0; i < 5000; i += 2)
 		ck_assert_ptr_eq(map_take(&map, key_of(i, text)), &values[i]);
 	for (int i = 0; i < 5000; i++)
-		ck_assert_ptr_eq(map_get(&map, key_of(i, text)), i % 2 ? &values[i] : NULL);
+		ck_assert_ptr_eq(map_get(&map, key_of(i, text)),
+				 i % 2 ? &values[i] : NULL);
 	ck_assert_uint_eq(map.count, 2500);
 	map_finish(&map);
 }

@@ -25,11 +25,12 @@ START_TEST(an_event_is_cut_out_as_it_was_sent)
 {
 	struct client_message message;
 
-	ck_assert(client_message_parse(SLICE(" [\"EVENT\" , {\"a\": [1,{}]} ] \n"), &arena, &message,
-				       NULL, NULL));
+	ck_assert(client_message_parse(SLICE(" [\"EVENT\" , {\"a\": [1,{}]} ] \n"),
+				       &arena, &message, NULL, NULL));
 	ck_assert_int_eq(message.verb, CLIENT_EVENT);
 	assert_slice_eq(message.event, "{\"a\": [1,{}]}");
-	ck_assert(client_message_parse(SLICE("[\"AUTH\",{}]"), &arena, &message, NULL, NULL));
+	ck_assert(client_message_parse(SLICE("[\"AUTH\",{}]"), &arena, &message, NULL,
+				       NULL));
 	ck_assert_int_eq(message.verb, CLIENT_AUTH);
 	assert_slice_eq(message.event, "{}");
 }
@@ -40,16 +41,17 @@ START_TEST(a_req_has_an_id_and_filters)
 	struct client_message message;
 	struct slice sub_id;
 
-	ck_assert(client_message_parse(SLICE("[\"REQ\",\"a\\\"\\u00e9\",{\"kinds\":[1]},{}]"), &arena,
-				       &message, &sub_id, NULL));
+	ck_assert(client_message_parse(
+		SLICE("[\"REQ\",\"a\\\"\\u00e9\",{\"kinds\":[1]},{}]"), &arena, &message,
+		&sub_id, NULL));
 	ck_assert_int_eq(message.verb, CLIENT_REQ);
 	assert_slice_eq(message.sub_id, "a\"\xc3\xa9");
 	assert_slice_eq(sub_id, "a\"\xc3\xa9");
 	ck_assert_uint_eq(message.filter_count, 2);
 	assert_slice_eq(message.filters[0], "{\"kinds\":[1]}");
 	assert_slice_eq(message.filters[1], "{}");
-	ck_assert(client_message_parse(SLICE("[\"C\\u004fUNT\",\"x\",{}]"), &arena, &message, NULL,
-				       NULL));
+	ck_assert(client_message_parse(SLICE("[\"C\\u004fUNT\",\"x\",{}]"), &arena,
+				       &message, NULL, NULL));
 	ck_assert_int_eq(message.verb, CLIENT_COUNT);
 }
 END_TEST
@@ -58,7 +60,8 @@ START_TEST(a_close_has_an_id_only)
 {
 	struct client_message message;
 
-	ck_assert(client_message_parse(SLICE("[\"CLOSE\",\"x\"]"), &arena, &message, NULL, NULL));
+	ck_assert(client_message_parse(SLICE("[\"CLOSE\",\"x\"]"), &arena, &message, NULL,
+				       NULL));
 	ck_assert_int_eq(message.verb, CLIENT_CLOSE);
 	assert_slice_eq(message.sub_id, "x");
 }
@@ -79,6 +82,8 @@ static const struct {
 	{"[\"EVENT\",1]", ERR_MALFORMED, ""},
 	{"[\"EVENT\",{}", ERR_MALFORMED, ""},
 	{"[\"EVENT\",{},1]", ERR_MALFORMED, ""},
+	{"[\"EVENT\",{}x", ERR_MALFORMED, ""},
+	{"[\"AUTH\",{}}", ERR_MALFORMED, ""},
 	{"[\"EVENT\",{}]]", ERR_MALFORMED, ""},
 	{"[\"EVENT\",{]", ERR_MALFORMED, ""},
 	{"[\"CLOSE\"]", ERR_MALFORMED, ""},
@@ -102,8 +107,8 @@ START_TEST(client_messages_of_a_wrong_shape_are_refused)
 	struct slice sub_id = SLICE("unset");
 	struct err err;
 
-	ck_assert_msg(!client_message_parse(slice_of(refused[_i].text), &arena, &message, &sub_id,
-					    &err),
+	ck_assert_msg(!client_message_parse(slice_of(refused[_i].text), &arena, &message,
+					    &sub_id, &err),
 		      "%s", refused[_i].text);
 	ck_assert_int_eq(err.code, refused[_i].code);
 	assert_slice_eq(sub_id, refused[_i].sub_id);
@@ -134,13 +139,16 @@ START_TEST(relay_messages_are_read_into_their_parts)
 	ck_assert_int_eq(message.verb, RELAY_EVENT);
 	assert_slice_eq(message.sub_id, "s");
 	assert_slice_eq(message.event, "{\"x\":1}");
-	READ("[\"OK\",\"000000000000000000000000000000000000000000000000000000000000000a\",true,"
+	READ("[\"OK\","
+	     "\"000000000000000000000000000000000000000000000000000000000000000a\",true,"
 	     "\"duplicate: a\\nb\"]");
 	ck_assert_int_eq(message.verb, RELAY_OK);
 	ck_assert_uint_eq(message.id[31], 10);
 	ck_assert(message.accepted);
 	assert_slice_eq(message.text, "duplicate: a\nb");
-	READ("[\"OK\",\"000000000000000000000000000000000000000000000000000000000000000a\",false]");
+	READ("[\"OK\","
+	     "\"000000000000000000000000000000000000000000000000000000000000000a\","
+	     "false]");
 	ck_assert(!message.accepted);
 	assert_slice_eq(message.text, "");
 	READ("[\"EOSE\",\"s\"]");
@@ -165,8 +173,10 @@ static const char *const bad_relay[] = {
 	"[\"EVENT\",{}]",
 	"[\"EVENT\",\"s\",1]",
 	"[\"OK\",\"abc\",true,\"\"]",
-	"[\"OK\",\"000000000000000000000000000000000000000000000000000000000000000a\",1,\"\"]",
-	"[\"OK\",\"000000000000000000000000000000000000000000000000000000000000000a\",true,1]",
+	"[\"OK\",\"000000000000000000000000000000000000000000000000000000000000000a\",1,"
+	"\"\"]",
+	"[\"OK\",\"000000000000000000000000000000000000000000000000000000000000000a\","
+	"true,1]",
 	"[\"EOSE\"]",
 	"[\"EOSE\",\"s\"",
 	"[\"EOSE\",\"s\",]",
@@ -185,8 +195,9 @@ START_TEST(relay_messages_of_a_wrong_shape_are_refused)
 	struct relay_message message;
 	struct err err;
 
-	ck_assert_msg(!relay_message_parse(slice_of(bad_relay[_i]), &arena, &message, &err), "%s",
-		      bad_relay[_i]);
+	ck_assert_msg(
+		!relay_message_parse(slice_of(bad_relay[_i]), &arena, &message, &err),
+		"%s", bad_relay[_i]);
 	ck_assert_int_eq(err.code, ERR_MALFORMED);
 }
 END_TEST
@@ -215,15 +226,16 @@ START_TEST(what_a_relay_writes_is_what_a_client_reads)
 {
 	struct relay_message message;
 
-#define BACK()                                                                           \
-	ck_assert(relay_message_parse(buf_slice(&out), &arena, &message, NULL));         \
+#define BACK() \
+	ck_assert(relay_message_parse(buf_slice(&out), &arena, &message, NULL)); \
 	buf_clear(&out)
 	ck_assert(message_write_sub_event(&out, SLICE("a\"b"), SLICE("{}")));
 	BACK();
 	ck_assert_int_eq(message.verb, RELAY_EVENT);
 	assert_slice_eq(message.sub_id, "a\"b");
 	ck_assert(message_write_ok(
-		&out, SLICE("000000000000000000000000000000000000000000000000000000000000000a"),
+		&out,
+		SLICE("000000000000000000000000000000000000000000000000000000000000000a"),
 		false, SLICE("invalid: \"x\"")));
 	BACK();
 	ck_assert_int_eq(message.verb, RELAY_OK);

@@ -30,7 +30,8 @@ static void teardown(void)
 
 static struct slice member(const cJSON *object, const char *name)
 {
-	return slice_of(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name)));
+	return slice_of(
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name)));
 }
 
 static const struct {
@@ -40,7 +41,8 @@ static const struct {
 
 START_TEST(printed_keys_are_read_and_written)
 {
-	const cJSON *list = cJSON_GetObjectItemCaseSensitive(examples, bare[_i].name), *example;
+	const cJSON *list = cJSON_GetObjectItemCaseSensitive(examples, bare[_i].name),
+		    *example;
 	int count = 0;
 
 	cJSON_ArrayForEach(example, list)
@@ -80,7 +82,7 @@ START_TEST(a_printed_profile_names_its_key_and_first_relay)
 END_TEST
 
 #define NPUB "npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6"
-#define HEX  "3bf0c63fcb93463407af97a5e5ee64fa883d107ef9e558472c4eb9aaaefa459d"
+#define HEX "3bf0c63fcb93463407af97a5e5ee64fa883d107ef9e558472c4eb9aaaefa459d"
 
 static const char *const refused[] = {
 	"",
@@ -122,7 +124,8 @@ START_TEST(a_text_in_capitals_is_the_same)
 	struct nip19 got;
 
 	for (size_t i = 0; i < sizeof(NPUB); i++)
-		capitals[i] = (char)(NPUB[i] >= 'a' && NPUB[i] <= 'z' ? NPUB[i] - 32 : NPUB[i]);
+		capitals[i] =
+			(char)(NPUB[i] >= 'a' && NPUB[i] <= 'z' ? NPUB[i] - 32 : NPUB[i]);
 	ck_assert(nip19_decode(slice_of(capitals), &scratch, &got, NULL));
 	ck_assert_int_eq(got.kind, NIP19_NPUB);
 	ck_assert_uint_eq(got.key[0], 0x3b);
@@ -148,11 +151,14 @@ START_TEST(a_text_over_5000_characters_is_too_large)
 }
 END_TEST
 
-/* Bech32 of any bytes, written independently of the module from BIP-173's reference. */
-static void bech32(const char *prefix, const uint8_t *bytes, size_t len)
+/* Bech32 of any bytes, written independently of the module from BIP-173's reference.
+ * @fill goes into the bits behind the last byte, @extra more values follow. */
+static void bech32_filled(const char *prefix, const uint8_t *bytes, size_t len,
+			  uint8_t fill, size_t extra)
 {
 	static const char digits[] = "qpzry9x8gf2tvdw0s3jn54khce6mua7l";
-	static const uint32_t g[] = {0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd, 0x2a1462b3};
+	static const uint32_t g[] = {0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd,
+				     0x2a1462b3};
 	uint8_t values[2048] = {0};
 	size_t count = 0, first;
 	uint32_t check = 1;
@@ -166,10 +172,12 @@ static void bech32(const char *prefix, const uint8_t *bytes, size_t len)
 	for (size_t bit = 0; bit < 8 * len; bit += 5) {
 		for (size_t b = bit; b < bit + 5; b++)
 			values[count] = (uint8_t)(values[count] << 1 |
-						  (b < 8 * len && bytes[b / 8] >> (7 - b % 8) & 1));
+						  (b < 8 * len &&
+						   bytes[b / 8] >> (7 - b % 8) & 1));
 		count++;
 	}
-	count += 6;
+	values[count - 1] |= fill;
+	count += extra + 6;
 	for (size_t i = 0; i < count; i++) {
 		const uint32_t top = check >> 25;
 
@@ -186,6 +194,32 @@ static void bech32(const char *prefix, const uint8_t *bytes, size_t len)
 	for (size_t i = first; i < count; i++)
 		(void)buf_append_byte(&out, digits[values[i]]);
 }
+
+static void bech32(const char *prefix, const uint8_t *bytes, size_t len)
+{
+	bech32_filled(prefix, bytes, len, 0, 0);
+}
+
+/* BIP-173: "padding MUST be 4 bits or less, MUST be all zeroes". */
+START_TEST(padding_is_short_and_zero)
+{
+	const uint8_t key[32] = {1};
+	struct nip19 got;
+	struct err err;
+
+	bech32("npub", key, 32);
+	ck_assert(nip19_decode(buf_slice(&out), &scratch, &got, NULL));
+	bech32_filled("npub", key, 32, 1, 0);
+	ck_assert(!nip19_decode(buf_slice(&out), &scratch, &got, &err));
+	ck_assert_str_eq(err.text, "bech32 padding is wrong");
+	bech32_filled("npub", key, 32, 0, 1);
+	ck_assert(!nip19_decode(buf_slice(&out), &scratch, &got, &err));
+	ck_assert_int_eq(err.code, ERR_MALFORMED);
+	bech32_filled("nprofile", (const uint8_t[]){9, 1, 7}, 3, 0, 1);
+	ck_assert(!nip19_decode(buf_slice(&out), &scratch, &got, &err));
+	ck_assert_str_eq(err.text, "bech32 padding is wrong");
+}
+END_TEST
 
 START_TEST(an_address_names_its_d_value_author_and_kind)
 {
@@ -214,13 +248,13 @@ static const struct {
 	uint8_t tlv[48];
 	size_t len;
 } bad_tlvs[] = {
-	{"nprofile", {0}, 0},             /* names nothing */
-	{"nprofile", {0}, 1},             /* a type without a length */
-	{"nprofile", {0, 32, 1}, 3},      /* cut short */
-	{"nprofile", {0, 31}, 33},        /* a key of 31 bytes */
+	{"nprofile", {0}, 0},                 /* names nothing */
+	{"nprofile", {0}, 1},                 /* a type without a length */
+	{"nprofile", {0, 32, 1}, 3},          /* cut short */
+	{"nprofile", {0, 31}, 33},            /* a key of 31 bytes */
 	{"nevent", {0, 32, [34] = 3, 3}, 39}, /* a kind of 3 bytes */
 	{"nevent", {0, 32, [34] = 2, 1, 0}, 37},
-	{"naddr", {0, 1, 'd'}, 3},        /* no author, no kind */
+	{"naddr", {0, 1, 'd'}, 3},                    /* no author, no kind */
 	{"nprofile", {0, 32, [34] = 1, 1, 0xff}, 37}, /* a relay that is no text */
 	{"npub", {1}, 31},
 	{"npub", {1}, 33},
@@ -253,7 +287,8 @@ START_TEST(a_secret_key_is_no_public_key)
 	struct err err;
 
 	ck_assert(!nip19_parse_pubkey(
-		SLICE("nsec1vl029mgpspedva04g90vltkh6fvh240zqtv9k0t9af8935ke9laqsnlfe5"), key, &err));
+		SLICE("nsec1vl029mgpspedva04g90vltkh6fvh240zqtv9k0t9af8935ke9laqsnlfe5"),
+		key, &err));
 	ck_assert_str_eq(err.text, "nsec is not a public key, want npub or hex");
 	ck_assert(!nip19_parse_pubkey(SLICE("abc"), key, &err));
 	ck_assert_int_eq(err.code, ERR_MALFORMED);
@@ -268,11 +303,14 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, printed_keys_are_read_and_written, 0, COUNT(bare));
 	tcase_add_test(tcase, a_printed_profile_names_its_key_and_first_relay);
-	tcase_add_loop_test(tcase, texts_that_name_nothing_are_refused, 0, COUNT(refused));
+	tcase_add_loop_test(tcase, texts_that_name_nothing_are_refused, 0,
+			    COUNT(refused));
 	tcase_add_test(tcase, a_text_in_capitals_is_the_same);
 	tcase_add_test(tcase, a_text_over_5000_characters_is_too_large);
+	tcase_add_test(tcase, padding_is_short_and_zero);
 	tcase_add_test(tcase, an_address_names_its_d_value_author_and_kind);
-	tcase_add_loop_test(tcase, entities_with_broken_parts_are_refused, 0, COUNT(bad_tlvs));
+	tcase_add_loop_test(tcase, entities_with_broken_parts_are_refused, 0,
+			    COUNT(bad_tlvs));
 	tcase_add_test(tcase, a_public_key_is_taken_as_npub_or_hex);
 	tcase_add_test(tcase, a_secret_key_is_no_public_key);
 	suite_add_tcase(suite, tcase);

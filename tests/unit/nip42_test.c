@@ -42,8 +42,8 @@ static struct event an_answer(const char *url, const char *challenge)
 	struct event event;
 
 	buf_clear(&text);
-	ck_assert(nip42_sign(crypto, client, slice_of(url), slice_of(challenge), SLICE_EMPTY, NOW,
-			     aux, &text, NULL));
+	ck_assert(nip42_sign(crypto, client, slice_of(url), slice_of(challenge),
+			     SLICE_EMPTY, NOW, aux, &text, NULL));
 	ck_assert(event_parse(buf_slice(&text), &arena, &event, NULL));
 	ck_assert(event_verify(crypto, &event, &scratch, NULL));
 	return event;
@@ -67,7 +67,8 @@ START_TEST(an_attestation_travels_in_the_answer)
 	struct event event;
 
 	ck_assert(nip42_sign(crypto, client, SLICE("ws://a"), SLICE("c"),
-			     SLICE("[\"auth\",\"x\",\"\",\"y\"]"), NOW, aux, &text, NULL));
+			     SLICE("[\"auth\",\"x\",\"\",\"y\"]"), NOW, aux, &text,
+			     NULL));
 	ck_assert(event_parse(buf_slice(&text), &arena, &event, NULL));
 	ck_assert(event_verify(crypto, &event, &scratch, NULL));
 	assert_slice_eq(tag_value(event_tag(&event, SLICE("auth"))), "x");
@@ -127,6 +128,7 @@ static const struct {
 	{"wss://relay.example:", true},
 	{"ws://127.0.0.1:7447/", true},
 	{"ws://relay.example", false}, /* not over TLS */
+	{"ws://relay.example:443", false},
 	{"wss://relay.example:80", false},
 	{"wss://relay.example:99999", false},
 	{"wss://relay.example:0443", false},
@@ -177,8 +179,8 @@ int main(void)
 	tcase_add_test(tcase, another_kind_is_refused);
 	tcase_add_test(tcase, an_answer_older_or_newer_than_ten_minutes_is_refused);
 	tcase_add_test(tcase, another_challenge_is_refused);
-	tcase_add_loop_test(tcase, relay_urls_are_compared_by_scheme_host_port_and_path, 0,
-			    COUNT(urls));
+	tcase_add_loop_test(tcase, relay_urls_are_compared_by_scheme_host_port_and_path,
+			    0, COUNT(urls));
 	tcase_add_test(tcase, ipv6_addresses_and_paths_are_compared_too);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);

@@ -102,9 +102,10 @@ START_TEST(keys_outside_the_curve_make_no_conversation)
 
 		member_hex(vector, "sec1", secret, 32);
 		member_hex(vector, "pub2", peer, 32);
-		ck_assert_msg(!keypair_create(crypto, secret, &keypair, NULL) ||
-				      !nip44_conversation_key(crypto, keypair, peer, key, NULL),
-			      "%.*s", SLICE_ARG(member(vector, "note")));
+		ck_assert_msg(
+			!keypair_create(crypto, secret, &keypair, NULL) ||
+				!nip44_conversation_key(crypto, keypair, peer, key, NULL),
+			"%.*s", SLICE_ARG(member(vector, "note")));
 		keypair_destroy(keypair);
 		count++;
 	}
@@ -127,8 +128,8 @@ START_TEST(message_keys_are_those_published)
 		member_hex(vector, "chacha_key", want, 32);
 		member_hex(vector, "chacha_nonce", want + 32, 12);
 		member_hex(vector, "hmac_key", want + 44, 32);
-		hkdf_expand(crypto, conversation_key, (struct slice){(const char *)nonce, 32},
-			    got, sizeof(got));
+		hkdf_expand(crypto, conversation_key,
+			    (struct slice){(const char *)nonce, 32}, got, sizeof(got));
 		ck_assert_mem_eq(got, want, sizeof(want));
 		count++;
 	}
@@ -143,8 +144,9 @@ START_TEST(padded_lengths_are_those_published)
 
 	cJSON_ArrayForEach(pair, list)
 	{
-		ck_assert_uint_eq(nip44_padded_len((size_t)cJSON_GetArrayItem(pair, 0)->valueint),
-				  (size_t)cJSON_GetArrayItem(pair, 1)->valueint);
+		ck_assert_uint_eq(
+			nip44_padded_len((size_t)cJSON_GetArrayItem(pair, 0)->valueint),
+			(size_t)cJSON_GetArrayItem(pair, 1)->valueint);
 		count++;
 	}
 	ck_assert_int_eq(count, 24);
@@ -180,8 +182,8 @@ END_TEST
 
 /* The payload of NIP-44 put together from its primitives: for plaintexts that we read but
  * never send. */
-static void seal_by_hand(const uint8_t key[32], const uint8_t nonce[32], struct slice prefix,
-			 size_t padded_len)
+static void seal_by_hand(const uint8_t key[32], const uint8_t nonce[32],
+			 struct slice prefix, size_t padded_len)
 {
 	static uint8_t payload[256 * 1024];
 	uint8_t keys[76];
@@ -195,7 +197,8 @@ static void seal_by_hand(const uint8_t key[32], const uint8_t nonce[32], struct 
 	memcpy(payload + 1, nonce, 32);
 	memcpy(ciphertext, prefix.ptr, prefix.len);
 	memcpy(ciphertext + prefix.len, plain.ptr, plain.len);
-	hkdf_expand(crypto, key, (struct slice){(const char *)nonce, 32}, keys, sizeof(keys));
+	hkdf_expand(crypto, key, (struct slice){(const char *)nonce, 32}, keys,
+		    sizeof(keys));
 	chacha20(crypto, keys, keys + 32, ciphertext, len, ciphertext);
 	hmac_sha256(crypto, keys + 44, 32, &authentic, 1, ciphertext + len);
 	buf_clear(&text);
@@ -224,9 +227,11 @@ START_TEST(long_messages_are_opened_up_to_65535_bytes_and_sent_up_to_65408)
 		assert_sha256(buf_slice(&plain), member(vector, "plaintext_sha256"));
 		buf_clear(&text);
 		if (plain.len <= NIP44_PLAINTEXT_SEND_MAX) {
-			ck_assert(nip44_encrypt(crypto, key, nonce, buf_slice(&plain), &text, &err));
+			ck_assert(nip44_encrypt(crypto, key, nonce, buf_slice(&plain),
+						&text, &err));
 		} else {
-			ck_assert(!nip44_encrypt(crypto, key, nonce, buf_slice(&plain), &text, &err));
+			ck_assert(!nip44_encrypt(crypto, key, nonce, buf_slice(&plain),
+						 &text, &err));
 			ck_assert_int_eq(err.code, ERR_TOO_LARGE);
 			prefix[0] = (char)(plain.len >> 8);
 			prefix[1] = (char)plain.len;
@@ -244,8 +249,8 @@ START_TEST(long_messages_are_opened_up_to_65535_bytes_and_sent_up_to_65408)
 END_TEST
 
 /* The official file is of 2024 and calls 65,536 bytes and more invalid. Since 2026-06-28
- * NIP-44 has a 6-byte prefix for them; we refuse it on purpose: no frame may be longer than
- * 65,535 bytes, and deployed peers do not know it. */
+ * NIP-44 has a 6-byte prefix for them; we refuse it on purpose: no frame may be longer
+ * than 65,535 bytes, and deployed peers do not know it. */
 START_TEST(messages_with_the_extended_prefix_are_refused)
 {
 	struct buf data;
@@ -261,20 +266,25 @@ START_TEST(messages_with_the_extended_prefix_are_refused)
 	member_hex(root, "nonce", nonce, 32);
 	cJSON_ArrayForEach(vector, cJSON_GetObjectItemCaseSensitive(root, "cases"))
 	{
-		const size_t len = (size_t)cJSON_GetObjectItemCaseSensitive(vector, "plaintext_len")
-					   ->valueint;
+		const size_t len =
+			(size_t)cJSON_GetObjectItemCaseSensitive(vector, "plaintext_len")
+				->valueint;
 		const size_t padded =
-			(size_t)cJSON_GetObjectItemCaseSensitive(vector, "padded_len")->valueint;
+			(size_t)cJSON_GetObjectItemCaseSensitive(vector, "padded_len")
+				->valueint;
 		const size_t prefix_len =
-			(size_t)cJSON_GetObjectItemCaseSensitive(vector, "prefix_len")->valueint;
-		const char prefix[6] = {0, 0, 0, (char)(len >> 16), (char)(len >> 8), (char)len};
+			(size_t)cJSON_GetObjectItemCaseSensitive(vector, "prefix_len")
+				->valueint;
+		const char prefix[6] = {
+			0, 0, 0, (char)(len >> 16), (char)(len >> 8), (char)len};
 		struct buf opened;
 		struct err err;
 		bool ok;
 
 		buf_clear(&plain);
 		memset(buf_extend(&plain, len), 'a', len);
-		seal_by_hand(key, nonce, (struct slice){prefix + 6 - prefix_len, prefix_len}, padded);
+		seal_by_hand(key, nonce,
+			     (struct slice){prefix + 6 - prefix_len, prefix_len}, padded);
 		assert_sha256(buf_slice(&text), member(vector, "payload_sha256"));
 		buf_init(&opened, 256 * 1024);
 		ok = nip44_decrypt(crypto, key, buf_slice(&text), &opened, &err);
@@ -299,11 +309,13 @@ START_TEST(plaintexts_of_a_wrong_length_are_not_sealed)
 	for (size_t i = 0; i < sizeof(published) / sizeof(published[0]); i++) {
 		buf_clear(&plain);
 		memset(buf_extend(&plain, published[i]), 'a', published[i]);
-		ck_assert(!nip44_encrypt(crypto, key, nonce, buf_slice(&plain), &text, &err));
+		ck_assert(!nip44_encrypt(crypto, key, nonce, buf_slice(&plain), &text,
+					 &err));
 		ck_assert_int_eq(err.code, ERR_TOO_LARGE);
 	}
 	buf_clear(&plain);
-	memset(buf_extend(&plain, NIP44_PLAINTEXT_SEND_MAX + 1), 'a', NIP44_PLAINTEXT_SEND_MAX + 1);
+	memset(buf_extend(&plain, NIP44_PLAINTEXT_SEND_MAX + 1), 'a',
+	       NIP44_PLAINTEXT_SEND_MAX + 1);
 	ck_assert(!nip44_encrypt(crypto, key, nonce, buf_slice(&plain), &text, &err));
 	buf_truncate(&plain, NIP44_PLAINTEXT_SEND_MAX);
 	ck_assert(nip44_encrypt(crypto, key, nonce, buf_slice(&plain), &text, &err));
@@ -321,8 +333,10 @@ START_TEST(published_invalid_payloads_are_refused_for_their_reason)
 		{"invalid base64", "base64 is not a multiple of 4 characters"},
 		{"invalid MAC", "nip-44 payload has a wrong mac"},
 		{"invalid padding", "nip-44 plaintext has a wrong padding"},
-		{"invalid payload length: 0", "nip-44 payload has 0 characters, want 132 to 87472"},
-		{"invalid payload length: 4", "nip-44 payload has 4 characters, want 132 to 87472"},
+		{"invalid payload length: 0",
+		 "nip-44 payload has 0 characters, want 132 to 87472"},
+		{"invalid payload length: 4",
+		 "nip-44 payload has 4 characters, want 132 to 87472"},
 		{"invalid payload length: 48",
 		 "nip-44 payload has 48 characters, want 132 to 87472"},
 		{"invalid payload length: 92",
@@ -340,13 +354,15 @@ START_TEST(published_invalid_payloads_are_refused_for_their_reason)
 
 		member_hex(vector, "conversation_key", key, 32);
 		(void)buf_lit(&plain, "before");
-		ck_assert_msg(!nip44_decrypt(crypto, key, member(vector, "payload"), &plain, &err),
+		ck_assert_msg(!nip44_decrypt(crypto, key, member(vector, "payload"),
+					     &plain, &err),
 			      "%.*s", SLICE_ARG(note));
 		ck_assert_int_eq(err.code, ERR_MALFORMED);
 		for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
 			if (slice_eq(note, slice_of(reasons[i].note)))
 				want = reasons[i].text;
-		ck_assert_msg(want && !strcmp(err.text, want), "%.*s: %s", SLICE_ARG(note), err.text);
+		ck_assert_msg(want && !strcmp(err.text, want), "%.*s: %s",
+			      SLICE_ARG(note), err.text);
 		assert_slice_eq(buf_slice(&plain), "before");
 		buf_clear(&plain);
 		count++;
@@ -361,13 +377,14 @@ START_TEST(a_payload_changed_in_any_bit_is_refused)
 	struct buf binary;
 
 	buf_init(&binary, 1024);
-	ck_assert(nip44_encrypt(crypto, key, nonce, SLICE("attack at dawn"), &text, NULL));
+	ck_assert(
+		nip44_encrypt(crypto, key, nonce, SLICE("attack at dawn"), &text, NULL));
 	ck_assert(base64_decode(buf_slice(&text), &binary, NULL));
 	for (size_t bit = 0; bit < 8 * binary.len; bit++) {
 		binary.ptr[bit / 8] = (char)(binary.ptr[bit / 8] ^ 1 << bit % 8);
 		base64_encode((const uint8_t *)binary.ptr, binary.len, text.ptr);
-		ck_assert_msg(!nip44_decrypt(crypto, key, buf_slice(&text), &plain, NULL), "%zu",
-			      bit);
+		ck_assert_msg(!nip44_decrypt(crypto, key, buf_slice(&text), &plain, NULL),
+			      "%zu", bit);
 		binary.ptr[bit / 8] = (char)(binary.ptr[bit / 8] ^ 1 << bit % 8);
 	}
 	base64_encode((const uint8_t *)binary.ptr, binary.len, text.ptr);
@@ -412,7 +429,8 @@ int main(void)
 	tcase_add_test(tcase, message_keys_are_those_published);
 	tcase_add_test(tcase, padded_lengths_are_those_published);
 	tcase_add_test(tcase, published_messages_are_sealed_and_opened);
-	tcase_add_test(tcase, long_messages_are_opened_up_to_65535_bytes_and_sent_up_to_65408);
+	tcase_add_test(tcase,
+		       long_messages_are_opened_up_to_65535_bytes_and_sent_up_to_65408);
 	tcase_add_test(tcase, messages_with_the_extended_prefix_are_refused);
 	tcase_add_test(tcase, plaintexts_of_a_wrong_length_are_not_sealed);
 	tcase_add_test(tcase, published_invalid_payloads_are_refused_for_their_reason);

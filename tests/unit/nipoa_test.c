@@ -17,12 +17,14 @@ static const uint8_t aux[32] = {3};
 
 static struct slice member(const cJSON *object, const char *name)
 {
-	return slice_of(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name)));
+	return slice_of(
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name)));
 }
 
 static const cJSON *vector(void)
 {
-	return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(published, "valid"), 0);
+	return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(published, "valid"),
+				  0);
 }
 
 static struct keypair *keypair_of(const char *name)
@@ -80,22 +82,26 @@ static struct event an_event(uint32_t kind, int64_t created_at, struct slice tag
 }
 
 /* The same with one attestation under @conditions. */
-static struct event an_attested_event(uint32_t kind, int64_t created_at, const char *conditions)
+static struct event an_attested_event(uint32_t kind, int64_t created_at,
+				      const char *conditions)
 {
 	buf_clear(&tags);
 	(void)buf_lit(&tags, "[");
-	ck_assert(nipoa_sign(crypto, owner, keypair_public(agent), slice_of(conditions), aux, &tags,
-			     NULL));
+	ck_assert(nipoa_sign(crypto, owner, keypair_public(agent), slice_of(conditions),
+			     aux, &tags, NULL));
 	(void)buf_lit(&tags, "]");
 	return an_event(kind, created_at, buf_slice(&tags));
 }
 
 /* A tag as a hostile owner might sign it: any conditions, any elements around. */
-static void forged_tag(const struct keypair *signer, const char *conditions, const char *extra)
+static void forged_tag(const struct keypair *signer, const char *conditions,
+		       const char *extra)
 {
 	char hex[64];
-	const struct slice pieces[] = {SLICE_INIT("nostr:agent-auth:"), {hex, 64},
-				       SLICE_INIT(":"), slice_of(conditions)};
+	const struct slice pieces[] = {SLICE_INIT("nostr:agent-auth:"),
+				       {hex, 64},
+				       SLICE_INIT(":"),
+				       slice_of(conditions)};
 	uint8_t message[32], sig[64];
 
 	hex_encode(keypair_public(agent), 32, hex);
@@ -189,12 +195,29 @@ START_TEST(two_auth_tags_are_malformed)
 END_TEST
 
 static const char *const bad_conditions[] = {
-	"kind=1&",       "&kind=1",           "kind=1&&kind=1",          "&",
-	"kind=01",       "kind=",             "kind=65536",              "kind=-1",
-	"kind=1 ",       " kind=1",           "kind<1",                  "kind=1,kind=2",
-	"created_at<01", "created_at<",       "created_at<4294967296",   "created_at=5",
-	"created_at>x",  "created_at>+5",     "Kind=1",                  "anything",
-	"created_at<5.", "created_at <10",
+	"kind=1&",
+	"&kind=1",
+	"kind=1&&kind=1",
+	"&",
+	"kind=01",
+	"kind=",
+	"kind=65536",
+	"kind=-1",
+	"kind=1 ",
+	" kind=1",
+	"kind<1",
+	"kind=1,kind=2",
+	"created_at<01",
+	"created_at<",
+	"created_at<4294967296",
+	"created_at=5",
+	"created_at>x",
+	"created_at>+5",
+	"Kind=1",
+	"anything",
+	"kind=2&kind=01", /* a broken form is never only "refused" */
+	"created_at<5.",
+	"created_at <10",
 };
 
 START_TEST(conditions_outside_the_grammar_are_malformed)
@@ -212,11 +235,12 @@ START_TEST(conditions_outside_the_grammar_are_malformed)
 	event = an_event(1, 5, buf_slice(&scratch));
 	ck_assert_msg(!nipoa_check(crypto, &event, got, NULL, &err), "%s", conditions);
 	ck_assert_msg(err.code == ERR_MALFORMED, "%s: %s", conditions, err.text);
-	ck_assert(!nipoa_parse(crypto, buf_slice(&tags), keypair_public(agent), got, NULL, &err));
+	ck_assert(!nipoa_parse(crypto, buf_slice(&tags), keypair_public(agent), got, NULL,
+			       &err));
 	ck_assert_int_eq(err.code, ERR_MALFORMED);
 	buf_clear(&tags);
-	ck_assert(!nipoa_sign(crypto, owner, keypair_public(agent), slice_of(conditions), aux, &tags,
-			      &err));
+	ck_assert(!nipoa_sign(crypto, owner, keypair_public(agent), slice_of(conditions),
+			      aux, &tags, &err));
 	ck_assert_int_eq(err.code, ERR_MALFORMED);
 }
 END_TEST
@@ -229,12 +253,12 @@ START_TEST(conditions_of_more_than_1024_bytes_are_malformed)
 	for (size_t i = 0; i < sizeof(conditions) - 1; i++)
 		conditions[i] = "kind=1&"[i % 7];
 	conditions[146 * 7 + 6] = '\0'; /* 1,028 bytes */
-	ck_assert(!nipoa_sign(crypto, owner, keypair_public(agent), slice_of(conditions), aux, &tags,
-			      &err));
+	ck_assert(!nipoa_sign(crypto, owner, keypair_public(agent), slice_of(conditions),
+			      aux, &tags, &err));
 	ck_assert_str_eq(err.text, "attestation has over 1024 bytes of conditions");
 	conditions[145 * 7 + 6] = '\0'; /* 1,021 bytes */
-	ck_assert(nipoa_sign(crypto, owner, keypair_public(agent), slice_of(conditions), aux, &tags,
-			     &err));
+	ck_assert(nipoa_sign(crypto, owner, keypair_public(agent), slice_of(conditions),
+			     aux, &tags, &err));
 }
 END_TEST
 
@@ -259,14 +283,16 @@ static const struct {
 
 START_TEST(conditions_are_held_against_the_event)
 {
-	const struct event event = an_attested_event(conditions[_i].kind, conditions[_i].created_at,
-						     conditions[_i].conditions);
+	const struct event event =
+		an_attested_event(conditions[_i].kind, conditions[_i].created_at,
+				  conditions[_i].conditions);
 	int64_t expires = 0;
 	uint8_t got[32];
 	struct err err = {ERR_NONE, ""};
 	const bool ok = nipoa_check(crypto, &event, got, &expires, &err);
 
-	ck_assert_msg(ok == conditions[_i].holds, "%s: %s", conditions[_i].conditions, err.text);
+	ck_assert_msg(ok == conditions[_i].holds, "%s: %s", conditions[_i].conditions,
+		      err.text);
 	ck_assert_int_eq(expires, conditions[_i].expires);
 	if (!ok)
 		ck_assert_int_eq(err.code, ERR_REFUSED);
@@ -287,7 +313,8 @@ START_TEST(a_key_cannot_attest_itself)
 	ck_assert(!nipoa_check(crypto, &event, got, NULL, &err));
 	ck_assert_int_eq(err.code, ERR_MALFORMED);
 	ck_assert_str_eq(err.text, "attestation is by the agent itself");
-	ck_assert(!nipoa_sign(crypto, owner, keypair_public(owner), SLICE_EMPTY, aux, &tags, &err));
+	ck_assert(!nipoa_sign(crypto, owner, keypair_public(owner), SLICE_EMPTY, aux,
+			      &tags, &err));
 }
 END_TEST
 
@@ -331,7 +358,8 @@ START_TEST(a_tag_of_more_than_four_elements_is_malformed)
 	event = an_event(1, 5, buf_slice(&scratch));
 	ck_assert(!nipoa_check(crypto, &event, got, NULL, &err));
 	ck_assert_int_eq(err.code, ERR_MALFORMED);
-	ck_assert(!nipoa_parse(crypto, buf_slice(&tags), keypair_public(agent), got, NULL, &err));
+	ck_assert(!nipoa_parse(crypto, buf_slice(&tags), keypair_public(agent), got, NULL,
+			       &err));
 	ck_assert_int_eq(err.code, ERR_MALFORMED);
 }
 END_TEST
@@ -346,15 +374,17 @@ START_TEST(a_tag_of_fewer_than_four_elements_is_malformed)
 		ck_assert(!nipoa_check(crypto, &event, got, NULL, &err));
 		ck_assert_int_eq(err.code, ERR_MALFORMED);
 	}
-	ck_assert(!nipoa_parse(crypto, SLICE("[\"auth\",\"x\",\"\"]"), keypair_public(agent), got,
-			       NULL, &err));
+	ck_assert(!nipoa_parse(crypto, SLICE("[\"auth\",\"x\",\"\"]"),
+			       keypair_public(agent), got, NULL, &err));
 	ck_assert_int_eq(err.code, ERR_MALFORMED);
 }
 END_TEST
 
 static const char *const no_tags[] = {
-	"", "{}", "[]", "[\"auth\"]", "[1,2,3,4]", "[\"auth\",\"\",\"\",\"\"]", "[\"auth\",",
-	"[\"p\",\"a\",\"b\",\"c\"]",
+	"",           "{}",
+	"[]",         "[\"auth\"]",
+	"[1,2,3,4]",  "[\"auth\",\"\",\"\",\"\"]",
+	"[\"auth\",", "[\"p\",\"a\",\"b\",\"c\"]",
 };
 
 START_TEST(a_text_that_is_no_auth_tag_is_malformed)
@@ -362,8 +392,8 @@ START_TEST(a_text_that_is_no_auth_tag_is_malformed)
 	uint8_t got[32];
 	struct err err;
 
-	ck_assert(!nipoa_parse(crypto, slice_of(no_tags[_i]), keypair_public(agent), got, NULL,
-			       &err));
+	ck_assert(!nipoa_parse(crypto, slice_of(no_tags[_i]), keypair_public(agent), got,
+			       NULL, &err));
 	ck_assert_int_eq(err.code, ERR_MALFORMED);
 }
 END_TEST
@@ -382,14 +412,17 @@ int main(void)
 	tcase_add_loop_test(tcase, conditions_outside_the_grammar_are_malformed, 0,
 			    COUNT(bad_conditions));
 	tcase_add_test(tcase, conditions_of_more_than_1024_bytes_are_malformed);
-	tcase_add_loop_test(tcase, conditions_are_held_against_the_event, 0, COUNT(conditions));
+	tcase_add_loop_test(tcase, conditions_are_held_against_the_event, 0,
+			    COUNT(conditions));
 	tcase_add_test(tcase, a_key_cannot_attest_itself);
-	tcase_add_test(tcase, an_attestation_for_another_agent_is_not_signed_for_this_one);
+	tcase_add_test(tcase,
+		       an_attestation_for_another_agent_is_not_signed_for_this_one);
 	tcase_add_test(tcase, conditions_cannot_be_swapped_under_a_signature);
 	tcase_add_loop_test(tcase, a_tag_of_more_than_four_elements_is_malformed, 0,
 			    COUNT(extras));
 	tcase_add_test(tcase, a_tag_of_fewer_than_four_elements_is_malformed);
-	tcase_add_loop_test(tcase, a_text_that_is_no_auth_tag_is_malformed, 0, COUNT(no_tags));
+	tcase_add_loop_test(tcase, a_text_that_is_no_auth_tag_is_malformed, 0,
+			    COUNT(no_tags));
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);
 }

@@ -9,14 +9,15 @@
 
 #define CHANNEL "0b5a6f0e-6f0a-5c9b-9f8e-3d2c6a41e0d7"
 /* An event as design §4 orders its members. */
-#define EVENT(seq, kind)                                                                   \
-	"{\"seq\":" seq ",\"monotonicMs\":1200,\"timestamp\":\"2026-11-30T08:00:00.123Z\","  \
-	"\"kind\":\"" kind "\",\"agentIndex\":0,\"channelId\":\"" CHANNEL                    \
+#define EVENT(seq, kind) \
+	"{\"seq\":" seq \
+	",\"monotonicMs\":1200,\"timestamp\":\"2026-11-30T08:00:00.123Z\"," \
+	"\"kind\":\"" kind "\",\"agentIndex\":0,\"channelId\":\"" CHANNEL \
 	"\",\"sessionId\":\"s\\\"1\",\"turnId\":null,\"payload\":{\"a\":[1, 2]}}"
-#define BATCH(events)                                                                      \
-	"{\"seq\":8,\"timestamp\":\"t\",\"kind\":\"batch\",\"agentIndex\":null,"           \
-	"\"channelId\":\"" CHANNEL "\",\"sessionId\":null,\"turnId\":null,"                \
-	"\"payload\":{\"events\":" events "},"                                             \
+#define BATCH(events) \
+	"{\"seq\":8,\"timestamp\":\"t\",\"kind\":\"batch\",\"agentIndex\":null," \
+	"\"channelId\":\"" CHANNEL "\",\"sessionId\":null,\"turnId\":null," \
+	"\"payload\":{\"events\":" events "}," \
 	"\"epoch\":\"672f00aa01234567\",\"frame\":3}"
 
 static struct arena arena;
@@ -59,13 +60,14 @@ START_TEST(marks_and_authorization_are_read)
 	struct observer_event event;
 	struct err err;
 
-	ck_assert_msg(observer_event_parse(
-			      SLICE("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"acp_read\","
-				    "\"startedAt\":\"u\",\"authorization\":{\"requestNonce\":"
-				    "\"n\",\"actionable\":true},\"merged\":3,\"trimmed\":812,"
-				    "\"redacted\":true,\"repaired\":true,\"payload\":null}"),
-			      &event, &err),
-		      "%s", err.text);
+	ck_assert_msg(
+		observer_event_parse(
+			SLICE("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"acp_read\","
+			      "\"startedAt\":\"u\",\"authorization\":{\"requestNonce\":"
+			      "\"n\",\"actionable\":true},\"merged\":3,\"trimmed\":812,"
+			      "\"redacted\":true,\"repaired\":true,\"payload\":null}"),
+			&event, &err),
+		"%s", err.text);
 	assert_slice_eq(event.started_at, "u");
 	assert_slice_eq(event.authorization,
 			"{\"requestNonce\":\"n\",\"actionable\":true}");
@@ -80,9 +82,10 @@ START_TEST(an_event_of_a_foreign_feed_has_no_monotonic_time)
 {
 	struct observer_event event;
 
-	ck_assert(observer_event_parse(SLICE("{\"payload\":0,\"kind\":\"k\",\"timestamp\":\"t\","
-					     "\"seq\":0,\"threadRoot\":[{}]}"),
-				       &event, NULL));
+	ck_assert(observer_event_parse(
+		SLICE("{\"payload\":0,\"kind\":\"k\",\"timestamp\":\"t\","
+		      "\"seq\":0,\"threadRoot\":[{}]}"),
+		&event, NULL));
 	ck_assert_int_eq(event.monotonic_ms, -1);
 	ck_assert_int_eq(event.agent_index, -1);
 	ck_assert(!event.redacted && !event.repaired);
@@ -100,19 +103,24 @@ static const struct slice broken_events[] = {
 	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\"}"),
 	SLICE_INIT("{\"seq\":-1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0}"),
 	SLICE_INIT("{\"seq\":1.0,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0}"),
-	SLICE_INIT("{\"seq\":9007199254740992,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0}"),
+	SLICE_INIT("{\"seq\":9007199254740992,\"timestamp\":\"t\",\"kind\":\"k\","
+		   "\"payload\":0}"),
 	SLICE_INIT("{\"seq\":\"1\",\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0}"),
-	SLICE_INIT("{\"seq\":1,\"seq\":2,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0}"),
-	SLICE_INIT("{\"seq\":1,\"\\u0073eq\":2,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0}"),
+	SLICE_INIT(
+		"{\"seq\":1,\"seq\":2,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0}"),
+	SLICE_INIT("{\"seq\":1,\"\\u0073eq\":2,\"timestamp\":\"t\",\"kind\":\"k\","
+		   "\"payload\":0}"),
 	SLICE_INIT("{\"seq\":1,\"timestamp\":null,\"kind\":\"k\",\"payload\":0}"),
 	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":7,\"payload\":0}"),
-	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0,\"channelId\":1}"),
+	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0,"
+		   "\"channelId\":1}"),
 	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0,"
 		   "\"authorization\":true}"),
 	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0,"
 		   "\"redacted\":1}"),
 	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0}x"),
-	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":{\"a\":01}}"),
+	SLICE_INIT(
+		"{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":{\"a\":01}}"),
 	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"\xff\",\"payload\":0}"),
 	SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"\\ud800\",\"payload\":0}"),
 };
@@ -133,14 +141,17 @@ START_TEST(an_event_is_written_as_it_was_read)
 {
 	static const struct slice texts[] = {
 		SLICE_INIT(EVENT("42", "acp_read")),
-		SLICE_INIT("{\"seq\":9007199254740991,\"monotonicMs\":0,\"timestamp\":\"t\","
-			   "\"kind\":\"k\",\"agentIndex\":null,\"channelId\":null,"
-			   "\"sessionId\":null,\"turnId\":\"u\",\"startedAt\":\"v\","
-			   "\"authorization\":{},\"merged\":2,\"trimmed\":9,\"redacted\":true,"
-			   "\"repaired\":true,\"payload\":[ ]}"),
-		SLICE_INIT("{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"agentIndex\":31,"
-			   "\"channelId\":null,\"sessionId\":null,\"turnId\":null,"
-			   "\"payload\":0}"),
+		SLICE_INIT(
+			"{\"seq\":9007199254740991,\"monotonicMs\":0,\"timestamp\":\"t\","
+			"\"kind\":\"k\",\"agentIndex\":null,\"channelId\":null,"
+			"\"sessionId\":null,\"turnId\":\"u\",\"startedAt\":\"v\","
+			"\"authorization\":{},\"merged\":2,\"trimmed\":9,\"redacted\":"
+			"true,"
+			"\"repaired\":true,\"payload\":[ ]}"),
+		SLICE_INIT(
+			"{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"agentIndex\":31,"
+			"\"channelId\":null,\"sessionId\":null,\"turnId\":null,"
+			"\"payload\":0}"),
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -201,9 +212,10 @@ START_TEST(a_batch_comes_out_as_its_inner_events_in_order)
 	struct frame frame;
 	struct err err;
 
-	ck_assert_msg(frame_parse(SLICE(BATCH("[" EVENT("7", "one") "," EVENT("8", "two") "]")),
-				  &arena, &frame, &err),
-		      "%s", err.text);
+	ck_assert_msg(
+		frame_parse(SLICE(BATCH("[" EVENT("7", "one") "," EVENT("8", "two") "]")),
+			    &arena, &frame, &err),
+		"%s", err.text);
 	ck_assert(frame.batch && frame.has_epoch);
 	ck_assert_uint_eq(frame.number, 3);
 	ck_assert_uint_eq(frame.event_count, 2);
@@ -218,9 +230,12 @@ START_TEST(a_batch_whose_kind_comes_last_is_a_batch_too)
 {
 	struct frame frame;
 
-	ck_assert(frame_parse(SLICE("{\"payload\":{\"x\":1,\"events\":[" EVENT("7", "one") "]},"
-				    "\"seq\":7,\"timestamp\":\"t\",\"kind\":\"ba\\u0074ch\"}"),
-			      &arena, &frame, NULL));
+	ck_assert(frame_parse(
+		SLICE("{\"payload\":{\"x\":1,\"events\":[" EVENT(
+			"7",
+			"one") "]},"
+			       "\"seq\":7,\"timestamp\":\"t\",\"kind\":\"ba\\u0074ch\"}"),
+		&arena, &frame, NULL));
 	ck_assert(frame.batch);
 	ck_assert_uint_eq(frame.event_count, 1);
 	assert_slice_eq(frame.events[0].kind, "one");
@@ -236,9 +251,10 @@ START_TEST(a_batch_of_more_events_than_the_first_guess_keeps_them_all)
 	buf_lit(&text, "{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"batch\",\"payload\":"
 		       "{\"events\":[");
 	for (int i = 0; i < 1000; i++)
-		buf_printf(&text,
-			   "%s{\"seq\":%d,\"timestamp\":\"\",\"kind\":\"\",\"payload\":0}",
-			   i > 0 ? "," : "", i);
+		buf_printf(
+			&text,
+			"%s{\"seq\":%d,\"timestamp\":\"\",\"kind\":\"\",\"payload\":0}",
+			i > 0 ? "," : "", i);
 	ck_assert(buf_lit(&text, "]}}"));
 	ck_assert(frame_parse(buf_slice(&text), &arena, &frame, NULL));
 	ck_assert_uint_eq(frame.event_count, 1000);
@@ -276,9 +292,10 @@ START_TEST(a_batch_inside_a_batch_is_an_event_like_any_other)
 {
 	struct frame frame;
 
-	ck_assert(frame_parse(SLICE(BATCH("[{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"batch\","
-					  "\"payload\":{\"events\":[7]}}]")),
-			      &arena, &frame, NULL));
+	ck_assert(frame_parse(
+		SLICE(BATCH("[{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"batch\","
+			    "\"payload\":{\"events\":[7]}}]")),
+		&arena, &frame, NULL));
 	ck_assert_uint_eq(frame.event_count, 1);
 	assert_slice_eq(frame.events[0].payload, "{\"events\":[7]}");
 }
@@ -288,15 +305,17 @@ START_TEST(epoch_and_frame_of_an_inner_event_mean_nothing)
 {
 	struct frame frame;
 
-	ck_assert(frame_parse(SLICE(BATCH("[{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\","
-					  "\"payload\":0,\"epoch\":1,\"frame\":\"x\"}]")),
-			      &arena, &frame, NULL));
+	ck_assert(
+		frame_parse(SLICE(BATCH("[{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\","
+					"\"payload\":0,\"epoch\":1,\"frame\":\"x\"}]")),
+			    &arena, &frame, NULL));
 	ck_assert_str_eq(frame.epoch, "672f00aa01234567");
 	ck_assert_uint_eq(frame.number, 3);
 }
 END_TEST
 
-#define SINGLE(suffix) "{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0" suffix "}"
+#define SINGLE(suffix) \
+	"{\"seq\":1,\"timestamp\":\"t\",\"kind\":\"k\",\"payload\":0" suffix "}"
 
 static const struct slice broken_frames[] = {
 	SLICE_INIT(""),
@@ -309,8 +328,9 @@ static const struct slice broken_frames[] = {
 	SLICE_INIT(SINGLE(",\"epoch\":\"672f00aa01234567\",\"frame\":0")),
 	SLICE_INIT(SINGLE(",\"epoch\":\"672f00aa01234567\",\"frame\":9007199254740992")),
 	SLICE_INIT(SINGLE(",\"epoch\":\"672f00aa01234567\",\"frame\":1,\"replayed\":1")),
-	SLICE_INIT(SINGLE(",\"epoch\":\"672f00aa01234567\",\"epoch\":\"672f00aa01234567\","
-			  "\"frame\":1")),
+	SLICE_INIT(
+		SINGLE(",\"epoch\":\"672f00aa01234567\",\"epoch\":\"672f00aa01234567\","
+		       "\"frame\":1")),
 	SLICE_INIT(BATCH("[7]")),
 	SLICE_INIT(BATCH("[" EVENT("1", "k") ",{}]")),
 	SLICE_INIT(BATCH("[" EVENT("1", "k") ",]")),
@@ -379,9 +399,9 @@ int main(void)
 	tcase_add_test(tcase, an_event_is_read_as_slices_of_its_text);
 	tcase_add_test(tcase, marks_and_authorization_are_read);
 	tcase_add_test(tcase, an_event_of_a_foreign_feed_has_no_monotonic_time);
-	tcase_add_loop_test(tcase,
-			    an_event_without_its_parts_is_refused_and_leaves_the_output_alone,
-			    0, sizeof(broken_events) / sizeof(broken_events[0]));
+	tcase_add_loop_test(
+		tcase, an_event_without_its_parts_is_refused_and_leaves_the_output_alone,
+		0, sizeof(broken_events) / sizeof(broken_events[0]));
 	tcase_add_test(tcase, an_event_is_written_as_it_was_read);
 	tcase_add_test(tcase, writing_into_too_little_room_fails);
 	tcase_add_test(tcase, a_single_event_stands_alone_in_its_frame);
@@ -393,8 +413,8 @@ int main(void)
 			    sizeof(empty_batches) / sizeof(empty_batches[0]));
 	tcase_add_test(tcase, a_batch_inside_a_batch_is_an_event_like_any_other);
 	tcase_add_test(tcase, epoch_and_frame_of_an_inner_event_mean_nothing);
-	tcase_add_loop_test(tcase, a_broken_frame_is_refused_and_leaves_the_output_alone, 0,
-			    sizeof(broken_frames) / sizeof(broken_frames[0]));
+	tcase_add_loop_test(tcase, a_broken_frame_is_refused_and_leaves_the_output_alone,
+			    0, sizeof(broken_frames) / sizeof(broken_frames[0]));
 	tcase_add_test(tcase, a_frame_longer_than_nip44_allows_is_refused_unread);
 	tcase_add_test(tcase, the_suffix_takes_the_place_of_the_closing_brace);
 	tcase_add_test(tcase, the_longest_suffix_is_what_packing_reserves);

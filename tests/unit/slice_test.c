@@ -86,8 +86,8 @@ START_TEST(numbers_are_canonical_decimals)
 {
 	uint64_t got = 77;
 
-	ck_assert_msg(slice_parse_u64(slice_of(numbers[_i].text), numbers[_i].max, &got) ==
-			      numbers[_i].ok,
+	ck_assert_msg(slice_parse_u64(slice_of(numbers[_i].text), numbers[_i].max,
+				      &got) == numbers[_i].ok,
 		      "%s", numbers[_i].text);
 	ck_assert_uint_eq(got, numbers[_i].ok ? numbers[_i].value : 77);
 }
@@ -158,7 +158,9 @@ START_TEST(every_code_point_is_encoded_and_recognised)
 		if (code >= 0xd800 && code <= 0xdfff)
 			continue;
 		len = utf8_encode(code, text);
-		ck_assert_int_eq(utf8_front((struct slice){text, len}), (int)len);
+		/* No ck_assert: a million of them take seconds. */
+		if (utf8_front((struct slice){text, len}) != (int)len)
+			ck_abort_msg("U+%04X", code);
 	}
 }
 END_TEST
@@ -200,7 +202,8 @@ int main(void)
 	tcase_add_test(tcase, fields_are_taken_up_to_a_byte);
 	tcase_add_loop_test(tcase, numbers_are_canonical_decimals, 0, COUNT(numbers));
 	tcase_add_test(tcase, hex_is_lower_case_and_of_exact_length);
-	tcase_add_loop_test(tcase, utf8_sequences_are_well_formed_or_measured, 0, COUNT(fronts));
+	tcase_add_loop_test(tcase, utf8_sequences_are_well_formed_or_measured, 0,
+			    COUNT(fronts));
 	tcase_add_test(tcase, every_code_point_is_encoded_and_recognised);
 	tcase_add_test(tcase, invalid_utf8_is_found_wherever_it_is);
 	tcase_add_test(tcase, a_cut_splits_no_sequence);

@@ -108,9 +108,8 @@ int main(void)
 	tcase_add_test(tcase, a_session_is_named_by_agent_key_colon_session);
 	tcase_add_test(tcase, a_slot_is_named_by_agent_key_slash_number);
 	tcase_add_test(tcase, any_uuid_is_read_into_lower_case);
-	tcase_add_loop_test(tcase,
-			    what_is_no_uuid_is_refused_and_leaves_the_output_alone, 0,
-			    sizeof(no_uuids) / sizeof(no_uuids[0]));
+	tcase_add_loop_test(tcase, what_is_no_uuid_is_refused_and_leaves_the_output_alone,
+			    0, sizeof(no_uuids) / sizeof(no_uuids[0]));
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);
 }

@@ -52,7 +52,8 @@ void arena_reset(struct arena *arena)
 	}
 	if (!arena->blocks)
 		return;
-	/* A first block made for one large piece is not what every message should hold. */
+	/* A first block made for one large piece is not what every message should hold.
+	 */
 	if (arena->blocks->size > arena->block_bytes)
 		arena_finish(arena);
 	else
@@ -69,7 +70,8 @@ void *arena_alloc(struct arena *arena, size_t size)
 		abort();
 	size = (size + unit - 1) / unit * unit;
 	if (!block || size > block->size - block->used) {
-		block = block_create(size > arena->block_bytes ? size : arena->block_bytes,
+		block = block_create(size > arena->block_bytes ? size
+							       : arena->block_bytes,
 				     arena->blocks);
 		arena->blocks = block;
 	}

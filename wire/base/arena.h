@@ -5,7 +5,8 @@
 
 #include "wire/base/slice.h"
 
-/* Memory that dies together: the parts of one parsed message. Reset keeps the first block. */
+/* Memory that dies together: the parts of one parsed message. Reset keeps the first
+ * block. */
 struct arena {
 	struct arena_block *blocks; /* newest first */
 	size_t block_bytes;         /* size of an ordinary block */

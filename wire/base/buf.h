@@ -7,10 +7,10 @@
 
 #include "wire/base/slice.h"
 
-/* Growing memory with a cap. An append past the cap appends nothing, sets @full and fails,
- * and so does every later append until buf_clear(): a writer may append many pieces and look
- * once, with buf_ok(). Out of memory aborts. All fields are the buffer's; reading them is
- * fine. A zeroed struct with @max set is a valid empty buffer. */
+/* Growing memory with a cap. An append past the cap appends nothing, sets @full and
+ * fails, and so does every later append until buf_clear(): a writer may append many
+ * pieces and look once, with buf_ok(). Out of memory aborts. All fields are the buffer's;
+ * reading them is fine. A zeroed struct with @max set is a valid empty buffer. */
 struct buf {
 	char *ptr;
 	size_t len; /* bytes used */
@@ -33,13 +33,15 @@ static inline struct slice buf_slice(const struct buf *buf)
 {
 	return (struct slice){buf->ptr, buf->len};
 }
-/* Makes room for @more bytes beyond len; false (and full) when that would pass the cap. */
+/* Makes room for @more bytes beyond len; false (and full) when that would pass the cap.
+ */
 bool buf_reserve(struct buf *buf, size_t more);
 bool buf_append(struct buf *buf, struct slice bytes);
 bool buf_append_byte(struct buf *buf, char byte);
 /* Appends @len bytes of memory for the caller to fill; NULL when full. */
 char *buf_extend(struct buf *buf, size_t len);
-bool buf_printf(struct buf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool buf_printf(struct buf *buf, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 bool buf_vprintf(struct buf *buf, const char *fmt, va_list args)
 	__attribute__((format(printf, 2, 0)));
 bool buf_append_hex(struct buf *buf, const uint8_t *bytes, size_t len);

@@ -2,12 +2,12 @@
 
 #include <stdio.h>
 
-#define DAY_MS         INT64_C(86400000)
-#define LAST_MS        INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
+#define DAY_MS INT64_C(86400000)
+#define LAST_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 
-/* Days since 1970-01-01 of a date in the Gregorian calendar. Years are counted from March,
- * so that the leap day is the last of its year; 719468 days lie between 0000-03-01 and
- * 1970-01-01. */
+/* Days since 1970-01-01 of a date in the Gregorian calendar. Years are counted from
+ * March, so that the leap day is the last of its year; 719468 days lie between 0000-03-01
+ * and 1970-01-01. */
 static int64_t days_of(int64_t year, int64_t month, int64_t day)
 {
 	const int64_t y = month > 2 ? year : year - 1;
@@ -21,7 +21,8 @@ static void date_of(int64_t days, int *year, int *month, int *day)
 {
 	const int64_t n = days + 719468;
 	const int64_t era = n / 146097, of_era = n % 146097;
-	const int64_t y = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+	const int64_t y =
+		(of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
 	const int64_t of_year = of_era - (365 * y + y / 4 - y / 100);
 	const int64_t m = (5 * of_year + 2) / 153;
 
@@ -41,8 +42,9 @@ void clock_format(int64_t unix_ms, char out[CLOCK_RFC3339_LEN + 1])
 		unix_ms = LAST_MS;
 	date_of(unix_ms / DAY_MS, &year, &month, &day);
 	ms = (int)(unix_ms % DAY_MS);
-	(void)snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", year, month,
-		       day, ms / 3600000, ms / 60000 % 60, ms / 1000 % 60, ms % 1000);
+	(void)snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", year,
+		       month, day, ms / 3600000, ms / 60000 % 60, ms / 1000 % 60,
+		       ms % 1000);
 	for (size_t i = 0; i < CLOCK_RFC3339_LEN; i++)
 		out[i] = text[i];
 	out[CLOCK_RFC3339_LEN] = '\0';
@@ -132,7 +134,8 @@ bool clock_parse(struct slice text, int64_t *unix_ms)
 		return false;
 	if (!take_byte(&text, 'T') && !take_byte(&text, 't') && !take_byte(&text, ' '))
 		return false;
-	/* RFC 3339, 5.6: time-second is 00-58, 00-59, 00-60 based on leap second rules. */
+	/* RFC 3339, 5.6: time-second is 00-58, 00-59, 00-60 based on leap second rules.
+	 */
 	if (!take_digits(&text, 2, 0, 23, &hour) || !take_byte(&text, ':') ||
 	    !take_digits(&text, 2, 0, 59, &minute) || !take_byte(&text, ':') ||
 	    !take_digits(&text, 2, 0, 60, &second) || !take_fraction(&text, &ms) ||

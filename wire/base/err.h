@@ -18,10 +18,12 @@ struct err {
 	char text[200]; /* lower case, no full stop, holds no secret */
 };
 
-/* Always returns false, so that failing is one line: return err_set(...). @err may be NULL. */
+/* Always returns false, so that failing is one line: return err_set(...). @err may be
+ * NULL. */
 bool err_set(struct err *err, enum err_code code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* err_set with ERR_SYSTEM and ": strerror(errno)" at the end. */
-bool err_errno(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool err_errno(struct err *err, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #endif

@@ -98,7 +98,8 @@ void *map_put(struct map *map, struct slice key, void *value)
 
 	assert(value);
 	if (map->count >= map->bucket_count)
-		rehash(map, map->bucket_count ? 2 * map->bucket_count : MAP_FIRST_BUCKETS);
+		rehash(map,
+		       map->bucket_count ? 2 * map->bucket_count : MAP_FIRST_BUCKETS);
 	at = find(map, key, hash);
 	entry = *at;
 	if (entry) {

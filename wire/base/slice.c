@@ -151,11 +151,11 @@ int utf8_front(struct slice text)
 		len = 2;
 	} else if (lead < 0xf0) {
 		len = 3;
-		low = lead == 0xe0 ? 0xa0 : 0x80; /* else overlong */
+		low = lead == 0xe0 ? 0xa0 : 0x80;  /* else overlong */
 		high = lead == 0xed ? 0x9f : 0xbf; /* else a surrogate */
 	} else {
 		len = 4;
-		low = lead == 0xf0 ? 0x90 : 0x80; /* else overlong */
+		low = lead == 0xf0 ? 0x90 : 0x80;  /* else overlong */
 		high = lead == 0xf4 ? 0x8f : 0xbf; /* else beyond U+10FFFF */
 	}
 	for (int i = 1; i < len; i++) {

@@ -11,10 +11,12 @@ struct slice {
 	size_t len;      /* bytes */
 };
 
+/* clang-format off */
 #define SLICE_INIT(literal) {"" literal, sizeof(literal) - 1} /* for static tables */
 #define SLICE(literal)      ((struct slice)SLICE_INIT(literal))
 #define SLICE_EMPTY         ((struct slice){NULL, 0})
 #define SLICE_ARG(slice)    (int)(slice).len, (slice).ptr /* for "%.*s", short text only */
+/* clang-format on */
 
 /* The bytes of a C string, without its NUL. NULL gives the empty slice. */
 struct slice slice_of(const char *text);
@@ -31,8 +33,8 @@ size_t slice_find_slice(struct slice text, struct slice needle);
 struct slice slice_sub(struct slice text, size_t from, size_t to);
 /* Without leading and trailing space, tab, CR and LF. */
 struct slice slice_trim(struct slice text);
-/* Takes everything up to the first @byte off the front of @text and that byte with it; the
- * whole rest when there is none. False when @text was empty already. */
+/* Takes everything up to the first @byte off the front of @text and that byte with it;
+ * the whole rest when there is none. False when @text was empty already. */
 bool slice_take_until(struct slice *text, char byte, struct slice *out);
 
 /**
@@ -46,15 +48,17 @@ void hex_encode(const uint8_t *bytes, size_t len, char *out);
 /* Exactly 2 * len lower-case hex digits, else false. @out on success only. */
 bool hex_decode(struct slice text, uint8_t *out, size_t len);
 
-/* What the front of @text (not empty) is: 1..4, the length of a well-formed UTF-8 sequence;
- * or -1..-3, minus the length of a maximal invalid subpart, for which one U+FFFD stands.
- * Source: The Unicode Standard, 3.9, table 3-7 and "U+FFFD Substitution". */
+/* What the front of @text (not empty) is: 1..4, the length of a well-formed UTF-8
+ * sequence; or -1..-3, minus the length of a maximal invalid subpart, for which one
+ * U+FFFD stands. Source: The Unicode Standard 3.9, table 3-7, "U+FFFD Substitution". */
 int utf8_front(struct slice text);
 /* Writes @code (a scalar value) as UTF-8; returns its length, 1..4. */
 size_t utf8_encode(uint32_t code, char out[4]);
-/* True if @text is well-formed UTF-8 (no surrogates, no overlong forms, up to U+10FFFF). */
+/* True if @text is well-formed UTF-8: no surrogates, no overlong forms, up to U+10FFFF.
+ */
 bool utf8_valid(struct slice text);
-/* Length in bytes of the longest prefix of at most @max bytes that splits no UTF-8 sequence. */
+/* Length in bytes of the longest prefix of at most @max bytes that splits no UTF-8
+ * sequence. */
 size_t utf8_floor(struct slice text, size_t max);
 /* Number of code points; @text is valid UTF-8. */
 size_t utf8_count(struct slice text);

@@ -51,8 +51,8 @@ static const struct slice member_names[] = {
 	[MEMBER_SEQ] = SLICE_INIT("seq"),
 };
 
-#define BIT(member)  (1u << (member))
-#define EPOCH_LEN    16
+#define BIT(member) (1u << (member))
+#define EPOCH_LEN 16
 #define OBSERVER_LEN 8
 
 struct reader {
@@ -60,7 +60,8 @@ struct reader {
 	struct arena *arena;
 	struct control *out;
 	struct err *err;
-	bool failed; /* something is wrong that the grammar cannot see; the first one counts */
+	bool failed; /* something is wrong that the grammar cannot see; the first one
+			counts */
 };
 
 /* Notes the first thing that is wrong. Reading goes on, for the members that the refusal
@@ -236,8 +237,8 @@ static void read_want(struct reader *reader)
 	(void)json_enter_object(&reader->json);
 	while (json_member(&reader->json, &key)) {
 		if (json_is(key, SLICE("epoch"))) {
-			read_hex(reader, EPOCH_LEN, "want has an epoch that is not 16 hex digits",
-				 epoch);
+			read_hex(reader, EPOCH_LEN,
+				 "want has an epoch that is not 16 hex digits", epoch);
 		} else if (json_is(key, SLICE("frames"))) {
 			frames = true;
 			read_ranges(reader);
@@ -304,13 +305,15 @@ static void read_member(struct reader *reader, enum member member)
 			    &out->model_id);
 		return;
 	case MEMBER_MODE_ID:
-		read_string(reader, NIP44_PLAINTEXT_MAX, "modeId is no string", &out->mode_id);
+		read_string(reader, NIP44_PLAINTEXT_MAX, "modeId is no string",
+			    &out->mode_id);
 		return;
 	case MEMBER_CONTENT:
 		read_content(reader);
 		return;
 	case MEMBER_OBSERVER:
-		read_hex(reader, OBSERVER_LEN, "observer is not 8 hex digits", out->observer);
+		read_hex(reader, OBSERVER_LEN, "observer is not 8 hex digits",
+			 out->observer);
 		return;
 	case MEMBER_WANT:
 		read_wants(reader);
@@ -347,7 +350,8 @@ static void check_members(struct reader *reader)
 		return;
 	case CONTROL_PERMISSION_DECISION:
 		if (!channel || out->nonce.ptr == NULL || out->option_id.ptr == NULL)
-			complain(reader, "channelId, requestNonce or optionId is missing");
+			complain(reader,
+				 "channelId, requestNonce or optionId is missing");
 		return;
 	case CONTROL_PROMPT:
 		if (!channel || out->content.ptr == NULL)
@@ -414,8 +418,8 @@ static void write_wants(struct buf *out, const struct control *control)
 		bool same = i > 0 && strcmp(want[-1].epoch, want->epoch) == 0;
 
 		if (!same)
-			buf_printf(out, "%s{\"epoch\":\"%s\",\"frames\":[", i > 0 ? "]}," : "",
-				   want->epoch);
+			buf_printf(out, "%s{\"epoch\":\"%s\",\"frames\":[",
+				   i > 0 ? "]}," : "", want->epoch);
 		buf_printf(out, "%s[%" PRIu64 ",%" PRIu64 "]", same ? "," : "",
 			   want->range.first, want->range.last);
 	}
@@ -434,14 +438,16 @@ bool control_write(struct buf *out, const struct control *control)
 	if (control->has_epoch)
 		write_text(out, member_names[MEMBER_EPOCH], slice_of(control->epoch));
 	if (control->expires != 0)
-		json_write_member_int(out, member_names[MEMBER_EXPIRES], control->expires);
+		json_write_member_int(out, member_names[MEMBER_EXPIRES],
+				      control->expires);
 	write_text(out, member_names[MEMBER_CHANNEL_ID], control->channel_id);
 	write_text(out, member_names[MEMBER_NONCE], control->nonce);
 	write_text(out, member_names[MEMBER_OPTION_ID], control->option_id);
 	write_text(out, member_names[MEMBER_MODEL_ID], control->model_id);
 	write_text(out, member_names[MEMBER_MODE_ID], control->mode_id);
 	if (control->content.ptr != NULL)
-		json_write_member_raw(out, member_names[MEMBER_CONTENT], control->content);
+		json_write_member_raw(out, member_names[MEMBER_CONTENT],
+				      control->content);
 	if (control->type == CONTROL_FEED_SYNC) {
 		if (control->observer[0] != '\0')
 			write_text(out, member_names[MEMBER_OBSERVER],
@@ -449,7 +455,8 @@ bool control_write(struct buf *out, const struct control *control)
 		write_wants(out, control);
 	}
 	if (control->seq != 0)
-		json_write_member_int(out, member_names[MEMBER_SEQ], (int64_t)control->seq);
+		json_write_member_int(out, member_names[MEMBER_SEQ],
+				      (int64_t)control->seq);
 	return buf_append_byte(out, '}');
 }
 

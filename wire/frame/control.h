@@ -20,7 +20,8 @@ enum control_type {
 	CONTROL_SET_MODE,
 	CONTROL_FEED_SYNC,
 	CONTROL_FETCH_BODY,
-	CONTROL_UNKNOWN, /* answered "unsupported" when it carries a requestId, else ignored */
+	CONTROL_UNKNOWN, /* answered "unsupported" when it carries a requestId, else
+			    ignored */
 };
 
 struct frame_range {
@@ -38,15 +39,15 @@ struct control {
 	struct slice type_name;
 	struct slice request_id;
 	bool has_epoch;
-	char epoch[17];       /* also fetch_body's */
-	int64_t expires;      /* Unix seconds; 0: absent */
+	char epoch[17];  /* also fetch_body's */
+	int64_t expires; /* Unix seconds; 0: absent */
 	struct slice channel_id;
-	struct slice nonce;     /* permission_decision: requestNonce */
-	struct slice option_id; /* permission_decision */
-	struct slice model_id;  /* switch_model */
-	struct slice mode_id;   /* set_mode */
-	struct slice content;   /* prompt: array text of ACP content blocks */
-	char observer[9];       /* feed_sync: 8 hex digits, else "" */
+	struct slice nonce;         /* permission_decision: requestNonce */
+	struct slice option_id;     /* permission_decision */
+	struct slice model_id;      /* switch_model */
+	struct slice mode_id;       /* set_mode */
+	struct slice content;       /* prompt: array text of ACP content blocks */
+	char observer[9];           /* feed_sync: 8 hex digits, else "" */
 	struct control_want *wants; /* feed_sync; in @arena */
 	size_t want_count;          /* at most WANT_RANGES_MAX */
 	uint64_t seq;               /* fetch_body */

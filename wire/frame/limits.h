@@ -1,49 +1,50 @@
 #ifndef WIRE_FRAME_LIMITS_H
 #define WIRE_FRAME_LIMITS_H
 
-/* The limits of design §11, in one place; NIP-11, the documents and the tests quote them. */
+/* The limits of design §11, in one place; NIP-11, the documents and the tests quote
+ * them. */
 
-#define FRAME_KIND            24200
-#define FRAME_PLAINTEXT_MAX   65408 /* bytes; what real peers accept: NIP44_PLAINTEXT_SEND_MAX */
-#define FRAME_SUFFIX_MAX      68    /* bytes: ,"epoch":"<16 hex>","frame":N,"replayed":true */
-#define FRAME_PACK_MAX        (FRAME_PLAINTEXT_MAX - FRAME_SUFFIX_MAX) /* 65,340 */
-#define FRAME_MERGE_MAX       60000 /* bytes of a merged chunk event */
-#define FRAME_FRESH_S         300   /* created_at may differ from the clock by this much */
-#define FRAME_NUMBER_MAX      9007199254740991 /* 2^53 - 1 */
+#define FRAME_KIND 24200
+#define FRAME_PLAINTEXT_MAX 65408 /* bytes; as NIP44_PLAINTEXT_SEND_MAX */
+#define FRAME_SUFFIX_MAX 68 /* bytes: ,"epoch":"<16 hex>","frame":N,"replayed":true */
+#define FRAME_PACK_MAX (FRAME_PLAINTEXT_MAX - FRAME_SUFFIX_MAX) /* 65,340 */
+#define FRAME_MERGE_MAX 60000 /* bytes of a merged chunk event */
+#define FRAME_FRESH_S 300     /* created_at may differ from the clock by this much */
+#define FRAME_NUMBER_MAX 9007199254740991 /* 2^53 - 1 */
 
-#define RELAY_MESSAGE_MAX       (256 * 1024) /* bytes of one WebSocket message */
-#define RELAY_SUBS_MAX          64   /* per connection */
-#define RELAY_CONNECTIONS_MAX   10000
-#define RELAY_ADDRESS_MAX       64   /* connections from one address (not loopback) */
-#define RELAY_AUTH_TIMEOUT_S    10
-#define RELAY_PING_S            30   /* two missed close */
-#define RELAY_READER_QUEUE_MAX  (4u << 20)   /* unsent bytes per reader */
-#define RELAY_RETAINED_MAX      (256u << 20) /* unsent bodies in all */
-#define RELAY_WINDOW_S          300
-#define RELAY_WINDOW_OWNER_MAX  (4u << 20)
-#define RELAY_WINDOW_MAX        (256u << 20)
-#define RELAY_FRAMES_PER_S      100 /* per agent */
+#define RELAY_MESSAGE_MAX (256 * 1024) /* bytes of one WebSocket message */
+#define RELAY_SUBS_MAX 64              /* per connection */
+#define RELAY_CONNECTIONS_MAX 10000
+#define RELAY_ADDRESS_MAX 64 /* connections from one address (not loopback) */
+#define RELAY_AUTH_TIMEOUT_S 10
+#define RELAY_PING_S 30                   /* two missed close */
+#define RELAY_READER_QUEUE_MAX (4u << 20) /* unsent bytes per reader */
+#define RELAY_RETAINED_MAX (256u << 20)   /* unsent bodies in all */
+#define RELAY_WINDOW_S 300
+#define RELAY_WINDOW_OWNER_MAX (4u << 20)
+#define RELAY_WINDOW_MAX (256u << 20)
+#define RELAY_FRAMES_PER_S 100 /* per agent */
 
-#define AGENT_LINE_MAX         (64u << 20) /* bytes of one ACP line */
-#define AGENT_MIRROR_MAX       (8u << 20)  /* bytes of a line that the feed keeps */
-#define AGENT_QUEUE_MAX        (4u << 20)  /* all memory of waiting and in-flight events */
-#define AGENT_IN_FLIGHT_MAX    8
-#define AGENT_KEEP_S           300         /* acknowledged frames kept for `want` */
-#define AGENT_KEEP_MAX         (4u << 20)
-#define AGENT_PERMISSION_S     300
-#define AGENT_PERMISSIONS_MAX  16 /* pending per agent */
-#define AGENT_TICK_MS          1000
-#define AGENT_LINGER_MS        20
+#define AGENT_LINE_MAX (64u << 20)  /* bytes of one ACP line */
+#define AGENT_MIRROR_MAX (8u << 20) /* bytes of a line that the feed keeps */
+#define AGENT_QUEUE_MAX (4u << 20)  /* all memory of waiting and in-flight events */
+#define AGENT_IN_FLIGHT_MAX 8
+#define AGENT_KEEP_S 300 /* acknowledged frames kept for `want` */
+#define AGENT_KEEP_MAX (4u << 20)
+#define AGENT_PERMISSION_S 300
+#define AGENT_PERMISSIONS_MAX 16 /* pending per agent */
+#define AGENT_TICK_MS 1000
+#define AGENT_LINGER_MS 20
 
-#define CONTROL_EXPIRY_S      60 /* default: now + this */
-#define CONTROL_TOLERANCE_S   30
-#define CONTROL_REMEMBERED    65536 /* request ids, nonces, event ids of one epoch */
-#define CONTROL_PER_S         10
-#define CONTROL_ID_MAX        128 /* bytes of a type, requestId, channelId or nonce, as sent */
-#define WANT_RANGES_MAX       64
-#define OBSERVERS_MAX         8 /* that one harness answers */
+#define CONTROL_EXPIRY_S 60 /* default: now + this */
+#define CONTROL_TOLERANCE_S 30
+#define CONTROL_REMEMBERED 65536 /* request ids, nonces, event ids of one epoch */
+#define CONTROL_PER_S 10
+#define CONTROL_ID_MAX 128 /* bytes of a type, requestId, channelId or nonce, as sent */
+#define WANT_RANGES_MAX 64
+#define OBSERVERS_MAX 8 /* that one harness answers */
 
-#define BROKER_BODY_MAX       (1u << 20)
-#define BROKER_HEADER_MAX     (16u << 10)
+#define BROKER_BODY_MAX (1u << 20)
+#define BROKER_HEADER_MAX (16u << 10)
 
 #endif

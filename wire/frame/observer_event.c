@@ -59,8 +59,8 @@ static_assert(sizeof(",\"epoch\":\"0123456789abcdef\",\"frame\":9007199254740991
 		      FRAME_SUFFIX_MAX,
 	      "the room that packing reserves is the longest suffix");
 
-#define BIT(member)  (1u << (member))
-#define EPOCH_LEN    16
+#define BIT(member) (1u << (member))
+#define EPOCH_LEN 16
 
 /* One frame being read. */
 struct reader {
@@ -84,7 +84,8 @@ static enum member member_of(struct slice key, bool top)
 	bool plain = json_is_plain(key);
 
 	for (size_t i = 0; i < count; i++) {
-		if (plain ? slice_eq(key, member_names[i]) : json_is(key, member_names[i]))
+		if (plain ? slice_eq(key, member_names[i])
+			  : json_is(key, member_names[i]))
 			return (enum member)i;
 	}
 	return MEMBER_UNKNOWN;
@@ -161,7 +162,8 @@ static struct observer_event *add_event(struct reader *reader)
 			arena_array(reader->arena, capacity, sizeof(*events));
 
 		if (frame->event_count > 0)
-			memcpy(events, frame->events, frame->event_count * sizeof(*events));
+			memcpy(events, frame->events,
+			       frame->event_count * sizeof(*events));
 		frame->events = events;
 		reader->capacity = capacity;
 	}
@@ -205,8 +207,9 @@ static bool read_batch(struct reader *reader, struct slice *out)
 		if (seen)
 			return fail(reader, "a batch has events twice");
 		seen = true;
-		if (json_peek(&reader->json) == JSON_ARRAY ? !read_inner_events(reader)
-							   : !json_skip(&reader->json, NULL))
+		if (json_peek(&reader->json) == JSON_ARRAY
+			    ? !read_inner_events(reader)
+			    : !json_skip(&reader->json, NULL))
 			return false;
 	}
 	*out = (struct slice){start, (size_t)(reader->json.at - start)};
@@ -266,8 +269,8 @@ static bool read_member(struct reader *reader, enum member member, bool top,
 /* Reads one object. @top: it is a frame's, with the members that only those have. */
 static bool read_event(struct reader *reader, bool top, struct observer_event *out)
 {
-	const unsigned needed = BIT(MEMBER_SEQ) | BIT(MEMBER_TIMESTAMP) | BIT(MEMBER_KIND) |
-				BIT(MEMBER_PAYLOAD);
+	const unsigned needed = BIT(MEMBER_SEQ) | BIT(MEMBER_TIMESTAMP) |
+				BIT(MEMBER_KIND) | BIT(MEMBER_PAYLOAD);
 	const unsigned place = BIT(MEMBER_EPOCH) | BIT(MEMBER_FRAME);
 	const char *start = json_mark(&reader->json);
 	struct slice key;
@@ -290,7 +293,8 @@ static bool read_event(struct reader *reader, bool top, struct observer_event *o
 	if ((seen & needed) != needed)
 		return fail(reader, "an event lacks seq, timestamp, kind or payload");
 	if ((seen & place) != 0 && (seen & place) != place)
-		return fail(reader, "a frame has one of epoch and frame without the other");
+		return fail(reader,
+			    "a frame has one of epoch and frame without the other");
 	if (top)
 		reader->frame->has_epoch = (seen & BIT(MEMBER_EPOCH)) != 0;
 	out->text = (struct slice){start, (size_t)(reader->json.at - start)};
@@ -319,7 +323,8 @@ bool observer_event_parse(struct slice json, struct observer_event *out, struct 
 	return true;
 }
 
-/* A batch whose kind came behind its payload: other peers may write members in any order. */
+/* A batch whose kind came behind its payload: other peers may write members in any order.
+ */
 static bool read_late_batch(struct reader *reader, const struct observer_event *top)
 {
 	struct slice payload;
@@ -336,8 +341,9 @@ bool frame_parse(struct slice plaintext, struct arena *arena, struct frame *out,
 	struct observer_event top;
 
 	if (plaintext.len > NIP44_PLAINTEXT_MAX)
-		return err_set(err, ERR_TOO_LARGE, "a frame of %zu bytes, at most %d are read",
-			       plaintext.len, NIP44_PLAINTEXT_MAX);
+		return err_set(err, ERR_TOO_LARGE,
+			       "a frame of %zu bytes, at most %d are read", plaintext.len,
+			       NIP44_PLAINTEXT_MAX);
 	json_init(&reader.json, plaintext);
 	if (!finish(&reader, read_event(&reader, true, &top)))
 		return false;
@@ -351,7 +357,8 @@ bool frame_parse(struct slice plaintext, struct arena *arena, struct frame *out,
 	return true;
 }
 
-/* Appends ,"key":"text", or null where @text has no ptr. @text is string content as sent. */
+/* Appends ,"key":"text", or null where @text has no ptr. @text is string content as sent.
+ */
 static void write_text(struct buf *out, struct slice key, struct slice text)
 {
 	json_write_key(out, key);
@@ -403,10 +410,11 @@ bool observer_event_write(struct buf *out, const struct observer_event *event)
 	return buf_append_byte(out, '}');
 }
 
-bool frame_write_suffix(struct buf *out, const char epoch[17], uint64_t number, bool replayed)
+bool frame_write_suffix(struct buf *out, const char epoch[17], uint64_t number,
+			bool replayed)
 {
 	assert(out->len > 0 && out->ptr[out->len - 1] == '}');
 	buf_truncate(out, out->len - 1);
-	return buf_printf(out, ",\"epoch\":\"%s\",\"frame\":%" PRIu64 "%s}", epoch, number,
-			  replayed ? ",\"replayed\":true" : "");
+	return buf_printf(out, ",\"epoch\":\"%s\",\"frame\":%" PRIu64 "%s}", epoch,
+			  number, replayed ? ",\"replayed\":true" : "");
 }

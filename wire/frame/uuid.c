@@ -79,8 +79,9 @@ bool uuid_parse(struct slice text, struct uuid *out)
 
 		if (c >= 'A' && c <= 'F')
 			c = (char)(c - 'A' + 'a');
-		if (is_hyphen_place(i) ? c != '-'
-				       : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+		if (is_hyphen_place(i)
+			    ? c != '-'
+			    : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
 			return false;
 		lower.text[i] = c;
 	}

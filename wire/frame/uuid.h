@@ -20,7 +20,7 @@ static inline struct slice uuid_slice(const struct uuid *uuid)
 }
 /* Version 5 under Perch's namespace (payloads.md). */
 void uuid_of_name(struct crypto *crypto, struct slice name, struct uuid *out);
-/* The channel of a session that was given none: v5(agent key in hex + ":" + sessionId). */
+/* The channel of a session that was given none: v5(agent key in hex + ":" + session). */
 void uuid_of_session(struct crypto *crypto, const uint8_t agent[KEY_BYTES],
 		     struct slice session, struct uuid *out);
 /* The channel of a slot: v5(agent key in hex + "/" + slot). */

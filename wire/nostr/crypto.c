@@ -1,6 +1,7 @@
 #include "wire/nostr/crypto.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,9 +64,10 @@ struct crypto *crypto_create(const uint8_t seed[32], struct err *err)
 		err_set(err, ERR_SYSTEM, "libsecp256k1: cannot initialise");
 		goto out;
 	}
-	if (!crypto->sha256 || !crypto->sha1 || !crypto->chacha20 || !crypto->sha256_ctx ||
-	    !crypto->sha1_ctx || !crypto->chacha20_ctx ||
-	    EVP_EncryptInit_ex2(crypto->chacha20_ctx, crypto->chacha20, NULL, NULL, NULL) != 1) {
+	if (!crypto->sha256 || !crypto->sha1 || !crypto->chacha20 ||
+	    !crypto->sha256_ctx || !crypto->sha1_ctx || !crypto->chacha20_ctx ||
+	    EVP_EncryptInit_ex2(crypto->chacha20_ctx, crypto->chacha20, NULL, NULL,
+				NULL) != 1) {
 		err_set(err, ERR_SYSTEM, "openssl: lacks SHA-256, SHA-1 or ChaCha20");
 		goto out;
 	}
@@ -107,7 +109,8 @@ bool keypair_create(struct crypto *crypto, const uint8_t secret[KEY_BYTES],
 		return err_errno(err, "no guarded memory for a key");
 	if (!secp256k1_keypair_create(crypto->secp, &keypair->pair, secret)) {
 		sodium_free(keypair);
-		return err_set(err, ERR_MALFORMED, "secret key is zero or not below the order");
+		return err_set(err, ERR_MALFORMED,
+			       "secret key is zero or not below the order");
 	}
 	must(secp256k1_keypair_xonly_pub(crypto->secp, &xonly, NULL, &keypair->pair));
 	must(secp256k1_xonly_pubkey_serialize(crypto->secp, keypair->pubkey, &xonly));
@@ -134,16 +137,17 @@ void keypair_secret(const struct keypair *keypair, uint8_t out[KEY_BYTES])
 	must(secp256k1_keypair_sec(secp256k1_context_static, out, &keypair->pair));
 }
 
-void schnorr_sign(struct crypto *crypto, const struct keypair *keypair, struct slice message,
-		  const uint8_t aux[32], uint8_t sig[SIG_BYTES])
+void schnorr_sign(struct crypto *crypto, const struct keypair *keypair,
+		  struct slice message, const uint8_t aux[32], uint8_t sig[SIG_BYTES])
 {
 	secp256k1_schnorrsig_extraparams extra = SECP256K1_SCHNORRSIG_EXTRAPARAMS_INIT;
 	uint8_t fresh[32];
 
 	memcpy(fresh, aux, sizeof(fresh)); /* the library's field is not const */
 	extra.ndata = fresh;
-	must(secp256k1_schnorrsig_sign_custom(crypto->secp, sig, (const uint8_t *)message.ptr,
-					      message.len, &keypair->pair, &extra));
+	must(secp256k1_schnorrsig_sign_custom(crypto->secp, sig,
+					      (const uint8_t *)message.ptr, message.len,
+					      &keypair->pair, &extra));
 	sodium_memzero(fresh, sizeof(fresh));
 }
 
@@ -153,8 +157,9 @@ bool schnorr_verify(struct crypto *crypto, const uint8_t pubkey[KEY_BYTES],
 	secp256k1_xonly_pubkey xonly;
 
 	return secp256k1_xonly_pubkey_parse(crypto->secp, &xonly, pubkey) &&
-	       secp256k1_schnorrsig_verify(crypto->secp, sig, (const uint8_t *)message.ptr,
-					   message.len, &xonly);
+	       secp256k1_schnorrsig_verify(crypto->secp, sig,
+					   (const uint8_t *)message.ptr, message.len,
+					   &xonly);
 }
 
 static int copy_x(unsigned char *out, const unsigned char *x, const unsigned char *y,
@@ -169,11 +174,13 @@ static int copy_x(unsigned char *out, const unsigned char *x, const unsigned cha
 bool ecdh_x(struct crypto *crypto, const struct keypair *keypair,
 	    const uint8_t peer[KEY_BYTES], uint8_t out[32], struct err *err)
 {
-	uint8_t secret[KEY_BYTES], compressed[1 + KEY_BYTES] = {0x02}; /* the even point */
+	uint8_t secret[KEY_BYTES],
+		compressed[1 + KEY_BYTES] = {0x02}; /* the even point */
 	secp256k1_pubkey point;
 
 	memcpy(compressed + 1, peer, KEY_BYTES);
-	if (!secp256k1_ec_pubkey_parse(crypto->secp, &point, compressed, sizeof(compressed)))
+	if (!secp256k1_ec_pubkey_parse(crypto->secp, &point, compressed,
+				       sizeof(compressed)))
 		return err_set(err, ERR_MALFORMED, "public key is no point of the curve");
 	keypair_secret(keypair, secret);
 	must(secp256k1_ecdh(crypto->secp, out, &point, secret, copy_x, NULL));
@@ -196,7 +203,8 @@ void sha256(struct crypto *crypto, const struct slice *pieces, size_t count,
 	digest(crypto->sha256_ctx, crypto->sha256, pieces, count, out);
 }
 
-void sha1(struct crypto *crypto, const struct slice *pieces, size_t count, uint8_t out[20])
+void sha1(struct crypto *crypto, const struct slice *pieces, size_t count,
+	  uint8_t out[20])
 {
 	digest(crypto->sha1_ctx, crypto->sha1, pieces, count, out);
 }
@@ -236,9 +244,10 @@ void hkdf_extract(struct crypto *crypto, struct slice salt, struct slice ikm,
 	hmac_sha256(crypto, (const uint8_t *)salt.ptr, salt.len, &ikm, 1, out);
 }
 
-/* RFC 5869, 2.3: T(i) = HMAC(PRK, T(i-1) | info | i), their concatenation cut to length. */
-void hkdf_expand(struct crypto *crypto, const uint8_t prk[SHA256_BYTES], struct slice info,
-		 uint8_t *out, size_t out_len)
+/* RFC 5869, 2.3: T(i) = HMAC(PRK, T(i-1) | info | i), their concatenation cut to length.
+ */
+void hkdf_expand(struct crypto *crypto, const uint8_t prk[SHA256_BYTES],
+		 struct slice info, uint8_t *out, size_t out_len)
 {
 	uint8_t block[SHA256_BYTES];
 	uint8_t counter = 0;
@@ -261,13 +270,15 @@ void hkdf_expand(struct crypto *crypto, const uint8_t prk[SHA256_BYTES], struct 
 	sodium_memzero(block, sizeof(block));
 }
 
-static void chacha20_run(struct crypto *crypto, const uint8_t key[32], const uint8_t iv[16],
-			 const uint8_t *in, size_t len, uint8_t *out)
+static void chacha20_run(struct crypto *crypto, const uint8_t key[32],
+			 const uint8_t iv[16], const uint8_t *in, size_t len,
+			 uint8_t *out)
 {
 	int written;
 
 	assert(len <= PIECE_MAX_BYTES);
-	/* The cipher was set at creation: naming it again would allocate its state anew. */
+	/* The cipher was set at creation: naming it again would allocate its state anew.
+	 */
 	must(EVP_EncryptInit_ex2(crypto->chacha20_ctx, NULL, key, iv, NULL));
 	must(EVP_EncryptUpdate(crypto->chacha20_ctx, out, &written, in, (int)len));
 	assert((size_t)written == len);
@@ -277,12 +288,14 @@ void chacha20(struct crypto *crypto, const uint8_t key[32], const uint8_t nonce[
 	      const uint8_t *in, size_t len, uint8_t *out)
 {
 	static const uint8_t zeros[32];
-	uint8_t iv[16] = {0}; /* OpenSSL's: the block counter, little-endian, then the nonce */
+	uint8_t iv[16] = {
+		0}; /* OpenSSL's: the block counter, little-endian, then the nonce */
 	uint8_t byte = 0;
 
 	memcpy(iv + 4, nonce, 12);
 	chacha20_run(crypto, key, iv, in, len, out);
-	/* Overwrites the key and the rest of its last block of key stream in the context. */
+	/* Overwrites the key and the rest of its last block of key stream in the context.
+	 */
 	chacha20_run(crypto, zeros, zeros, &byte, 1, &byte);
 }
 
@@ -294,8 +307,9 @@ void base64_encode(const uint8_t *bytes, size_t len, char *out)
 	assert(len <= PIECE_MAX_BYTES);
 	if (!len)
 		return;
-	/* EVP_EncodeBlock writes a NUL behind its output, for which the caller has no room:
-	 * the last group goes over that of the others, and is itself copied without. */
+	/* EVP_EncodeBlock writes a NUL behind its output, for which the caller has no
+	 * room: the last group goes over that of the others, and is itself copied
+	 * without. */
 	if (len > tail)
 		(void)EVP_EncodeBlock((unsigned char *)out, bytes, (int)(len - tail));
 	(void)EVP_EncodeBlock((unsigned char *)group, bytes + len - tail, (int)tail);
@@ -305,36 +319,39 @@ void base64_encode(const uint8_t *bytes, size_t len, char *out)
 /* 0..63; 0x80 for anything that is no digit. */
 static uint8_t sextet(char digit)
 {
+	/* clang-format off */
 	static const uint8_t values[256] = {
 #define X4  0x80, 0x80, 0x80, 0x80
 #define X16 X4, X4, X4, X4
 #define X64 X16, X16, X16, X16
-		X16, X16,                                                /* 0x00 */
-		X4, X4, 0x80, 0x80, 0x80, 62, 0x80, 0x80, 0x80, 63,      /* + / */
-		52, 53, 54, 55, 56, 57, 58, 59, 60, 61,                  /* 0..9 */
-		0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,                /* : to @ */
-		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,                /* A..M */
-		13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,      /* N..Z */
-		0x80, 0x80, 0x80, 0x80, 0x80, 0x80,                      /* [ to ` */
-		26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38,      /* a..m */
-		39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51,      /* n..z */
-		0x80, 0x80, 0x80, 0x80, 0x80,                            /* { to DEL */
+		X16, X16,                                              /* 0x00 to 0x1f */
+		X4, X4, 0x80, 0x80, 0x80, 62, 0x80, 0x80, 0x80, 63,    /* space to slash */
+		52, 53, 54, 55, 56, 57, 58, 59, 60, 61,                /* 0 to 9 */
+		0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,              /* : to @ */
+		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,              /* A to M */
+		13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,    /* N to Z */
+		0x80, 0x80, 0x80, 0x80, 0x80, 0x80,                    /* [ to ` */
+		26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38,    /* a to m */
+		39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51,    /* n to z */
+		0x80, 0x80, 0x80, 0x80, 0x80,                          /* { to DEL */
 		X64, X64,
 #undef X4
 #undef X16
 #undef X64
 	};
+	/* clang-format on */
 
 	return values[(uint8_t)digit];
 }
 
-/* Four digits to three bytes; the result has bit 31 set when one is no digit. */
-static uint32_t quartet(const char *at)
+/* Four digits to 24 bits. What is no digit leaves its mark in @seen. */
+static uint32_t quartet(const char *at, uint32_t *seen)
 {
 	const uint32_t a = sextet(at[0]), b = sextet(at[1]), c = sextet(at[2]),
 		       d = sextet(at[3]);
 
-	return a << 18 | b << 12 | c << 6 | d | ((a | b | c | d) & 0x80) << 24;
+	*seen |= a | b | c | d;
+	return a << 18 | b << 12 | c << 6 | d;
 }
 
 bool base64_alphabet(struct slice text)
@@ -354,33 +371,34 @@ bool base64_decode(struct slice text, struct buf *out, struct err *err)
 	char *at;
 
 	if (text.len % 4)
-		return err_set(err, ERR_MALFORMED, "base64 is not a multiple of 4 characters");
+		return err_set(err, ERR_MALFORMED,
+			       "base64 is not a multiple of 4 characters");
 	if (!text.len)
 		return true;
 	if (text.ptr[text.len - 1] == '=')
 		pad = text.ptr[text.len - 2] == '=' ? 2 : 1;
 	at = buf_extend(out, text.len / 4 * 3 - pad);
 	if (!at)
-		return err_set(err, ERR_TOO_LARGE, "base64 decodes to more than there is room");
+		return err_set(err, ERR_TOO_LARGE,
+			       "base64 decodes to more than there is room");
 	whole = text.len / 4 - 1;
 	for (size_t i = 0; i < whole; i++) {
-		bits = quartet(text.ptr + 4 * i);
-		seen |= bits;
-		at[0] = (char)(bits >> 16);
-		at[1] = (char)(bits >> 8);
-		at[2] = (char)bits;
+		/* One store for three bytes; the fourth is the next group's first, which
+		 * is there: the last group has one at least. */
+		bits = htobe32(quartet(text.ptr + 4 * i, &seen) << 8);
+		memcpy(at, &bits, sizeof(bits));
 		at += 3;
 	}
 	memcpy(last, text.ptr + 4 * whole, 4);
 	memset(last + 4 - pad, 'A', pad);
-	bits = quartet(last);
-	seen |= bits;
+	bits = quartet(last, &seen);
 	for (size_t i = 0; i < 3 - pad; i++)
 		at[i] = (char)(bits >> (16 - 8 * i));
 	/* The bits that padding cuts off must be zero, or one value had several texts. */
-	if (seen >> 31 || (bits & ((UINT32_C(1) << 8 * pad) - 1))) {
+	if (seen & 0x80 || (bits & ((UINT32_C(1) << 8 * pad) - 1))) {
 		buf_truncate(out, out->len - (text.len / 4 * 3 - pad));
-		return err_set(err, ERR_MALFORMED, "base64 has a wrong character or tail");
+		return err_set(err, ERR_MALFORMED,
+			       "base64 has a wrong character or tail");
 	}
 	return true;
 }

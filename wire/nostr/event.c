@@ -6,8 +6,8 @@
 #include "wire/nostr/json.h"
 #include "wire/nostr/nip44.h"
 
-/* Latest created_at: 2^53 - 1, the last integer that a peer with 64-bit floats reads as it
- * is; sums with a few seconds stay far from overflow. */
+/* Latest created_at: 2^53 - 1, the last integer that a peer with 64-bit floats reads as
+ * it is; sums with a few seconds stay far from overflow. */
 #define EVENT_TIME_MAX ((INT64_C(1) << 53) - 1)
 
 enum event_member {
@@ -44,8 +44,8 @@ static size_t find_member(struct slice key)
 	return i;
 }
 
-/* The value after a member name must have a certain form; a broken text is json_end()'s to
- * report, with its place. */
+/* The value after a member name must have a certain form; a broken text is json_end()'s
+ * to report, with its place. */
 static bool wrong(struct json *json, struct slice name, const char *want, struct err *err)
 {
 	if (json->fault != JSON_FAULT_NONE && json->fault != JSON_FAULT_SYNTAX)
@@ -96,7 +96,8 @@ static bool parse_tag(struct json *json, struct arena *arena, struct tag *tag,
 		return json_end(json, err);
 	/* NIP-01: "Each tag is an array of one or more strings". */
 	if (!tag->count)
-		return err_set(err, ERR_MALFORMED, "a tag is empty, want one or more strings");
+		return err_set(err, ERR_MALFORMED,
+			       "a tag is empty, want one or more strings");
 	return true;
 }
 
@@ -109,7 +110,8 @@ static bool parse_tags(struct json *json, struct arena *arena, struct event *eve
 		return wrong(json, SLICE("tags"), "an array of arrays", err);
 	while (json_element(json)) {
 		if (event->tag_count == EVENT_TAGS_MAX)
-			return err_set(err, ERR_TOO_LARGE, "more than %d tags", EVENT_TAGS_MAX);
+			return err_set(err, ERR_TOO_LARGE, "more than %d tags",
+				       EVENT_TAGS_MAX);
 		event->tags = grow(arena, event->tags, event->tag_count,
 				   sizeof(*event->tags), &room);
 		if (!parse_tag(json, arena, &event->tags[event->tag_count], err))
@@ -136,10 +138,12 @@ static bool parse_member(struct json *json, enum event_member member, struct are
 		       wrong(json, SLICE("sig"), "128 lower-case hex digits", err);
 	case MEMBER_CREATED_AT:
 		return json_int(json, 0, EVENT_TIME_MAX, &event->created_at) ||
-		       wrong(json, SLICE("created_at"), "an integer of Unix seconds", err);
+		       wrong(json, SLICE("created_at"), "an integer of Unix seconds",
+			     err);
 	case MEMBER_KIND:
 		if (!json_int(json, 0, EVENT_KIND_MAX, &number))
-			return wrong(json, SLICE("kind"), "an integer from 0 to 65535", err);
+			return wrong(json, SLICE("kind"), "an integer from 0 to 65535",
+				     err);
 		event->kind = (uint32_t)number;
 		return true;
 	case MEMBER_TAGS:
@@ -172,6 +176,7 @@ bool event_parse(struct slice json_text, struct arena *arena, struct event *out,
 		const size_t i = find_member(key);
 
 		if (i == MEMBER_COUNT) {
+			event.has_more = true;
 			if (!json_skip(&json, NULL))
 				break;
 			continue;
@@ -265,7 +270,7 @@ bool event_check_id(struct crypto *crypto, const struct event *event, struct buf
 	(void)write_preimage_head(scratch, event->pubkey, event->created_at, event->kind);
 	(void)write_tags(scratch, event);
 	(void)buf_lit(scratch, ",\"");
-	/* Most writers escape as NIP-01 does: then the content is hashed where it lies. */
+	/* Most writers escape as NIP-01 does: the content is hashed where it lies. */
 	if (!as_sent)
 		(void)json_write_raw(scratch, event->content);
 	if (!buf_ok(scratch))
@@ -330,7 +335,8 @@ struct sealing {
 };
 
 static bool write_content(struct crypto *crypto, const struct sealing *sealing,
-			  const struct event_draft *draft, struct buf *out, struct err *err)
+			  const struct event_draft *draft, struct buf *out,
+			  struct err *err)
 {
 	if (sealing->conversation_key)
 		return nip44_encrypt(crypto, sealing->conversation_key, sealing->nonce,
@@ -349,8 +355,10 @@ static bool write_event(struct crypto *crypto, const struct keypair *keypair,
 	const struct slice tags = draft->tags.len ? draft->tags : SLICE("[]");
 	const uint8_t *const pubkey = keypair_public(keypair);
 	char head_memory[160]; /* of two fixed and two short parts */
-	struct buf head = {head_memory, 0, sizeof(head_memory), sizeof(head_memory), false};
-	struct slice pieces[] = {SLICE_EMPTY, tags, SLICE(",\""), SLICE_EMPTY, SLICE("\"]")};
+	struct buf head = {head_memory, 0, sizeof(head_memory), sizeof(head_memory),
+			   false};
+	struct slice pieces[] = {SLICE_EMPTY, tags, SLICE(",\""), SLICE_EMPTY,
+				 SLICE("\"]")};
 	size_t id_at, content_at;
 	uint8_t sig[SIG_BYTES];
 
@@ -373,7 +381,8 @@ static bool write_event(struct crypto *crypto, const struct keypair *keypair,
 	pieces[0] = buf_slice(&head);
 	pieces[3] = (struct slice){out->ptr + content_at, out->len - content_at};
 	sha256(crypto, pieces, sizeof(pieces) / sizeof(pieces[0]), id);
-	schnorr_sign(crypto, keypair, (struct slice){(const char *)id, SHA256_BYTES}, aux, sig);
+	schnorr_sign(crypto, keypair, (struct slice){(const char *)id, SHA256_BYTES}, aux,
+		     sig);
 	(void)buf_lit(out, "\",\"sig\":\"");
 	(void)buf_append_hex(out, sig, sizeof(sig));
 	(void)buf_lit(out, "\"}");
@@ -390,7 +399,7 @@ static bool append_event(struct crypto *crypto, const struct keypair *keypair,
 {
 	const size_t len = out->len;
 	const bool full = out->full;
-	uint8_t own_id[SHA256_BYTES];
+	uint8_t own_id[SHA256_BYTES] = {0};
 
 	if (write_event(crypto, keypair, sealing, draft, aux, out, id ? id : own_id, err))
 		return true;
@@ -404,13 +413,14 @@ bool event_sign(struct crypto *crypto, const struct keypair *keypair,
 		const struct event_draft *draft, const uint8_t aux[32], struct buf *out,
 		uint8_t id[32], struct err *err)
 {
-	return append_event(crypto, keypair, &(struct sealing){0}, draft, aux, out, id, err);
+	return append_event(crypto, keypair, &(struct sealing){0}, draft, aux, out, id,
+			    err);
 }
 
 bool event_seal(struct crypto *crypto, const struct keypair *keypair,
 		const uint8_t conversation_key[32], const struct event_draft *draft,
-		struct slice plaintext, const uint8_t nonce[NONCE_BYTES], const uint8_t aux[32],
-		struct buf *out, uint8_t id[32], struct err *err)
+		struct slice plaintext, const uint8_t nonce[NONCE_BYTES],
+		const uint8_t aux[32], struct buf *out, uint8_t id[32], struct err *err)
 {
 	const struct sealing sealing = {conversation_key, plaintext, nonce};
 

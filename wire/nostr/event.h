@@ -10,9 +10,9 @@
 #include "wire/base/slice.h"
 #include "wire/nostr/crypto.h"
 
-#define EVENT_MAX_BYTES   (256 * 1024) /* JSON text; our relay's message limit */
-#define EVENT_TAGS_MAX    2000
-#define EVENT_KIND_MAX    65535
+#define EVENT_MAX_BYTES (256 * 1024) /* JSON text; our relay's message limit */
+#define EVENT_TAGS_MAX 2000
+#define EVENT_KIND_MAX 65535
 
 struct tag {
 	struct slice *values; /* decoded; [0] is the name */
@@ -31,6 +31,7 @@ struct event {
 	size_t tag_count;
 	struct slice content; /* as sent, between the quotes: escapes not decoded */
 	struct slice text;    /* the whole object, as sent */
+	bool has_more;        /* text has members beside the seven of NIP-01 */
 };
 
 /**
@@ -38,14 +39,15 @@ struct event {
  * @json: exactly one object
  * @arena: holds the tags
  *
- * ERR_TOO_LARGE above EVENT_MAX_BYTES or EVENT_TAGS_MAX, else ERR_MALFORMED. Unknown members
- * are ignored; a missing or repeated member, an empty tag, a NUL or a lone surrogate in a
- * string is refused. Checks shape, not truth: that is event_verify()'s business.
- * Source: NIP-01, "Events and signatures".
+ * ERR_TOO_LARGE above EVENT_MAX_BYTES or EVENT_TAGS_MAX, else ERR_MALFORMED. Unknown
+ * members are ignored; a missing or repeated member, an empty tag, a NUL or a lone
+ * surrogate in a string is refused. Checks shape, not truth: that is event_verify()'s
+ * business. Source: NIP-01, "Events and signatures".
  */
-bool event_parse(struct slice json, struct arena *arena, struct event *out, struct err *err);
-/* The 64 characters of a plausible "id" member, for the OK of an event that failed to parse;
- * false if there is none. */
+bool event_parse(struct slice json, struct arena *arena, struct event *out,
+		 struct err *err);
+/* The 64 characters of a plausible "id" member, for the OK of an event that failed to
+ * parse; false if there is none. */
 bool event_find_id(struct slice json, struct slice *hex);
 /* Recomputes the id from the decoded members. @scratch is cleared and used. */
 bool event_check_id(struct crypto *crypto, const struct event *event, struct buf *scratch,
@@ -70,12 +72,13 @@ bool event_is_ephemeral(uint32_t kind);
 struct event_draft {
 	int64_t created_at;
 	uint32_t kind;
-	struct slice tags;    /* JSON array text in NIP-01's canonical form (json_write_string);
-			       * empty stands for "[]" */
+	struct slice tags;    /* JSON array text in NIP-01's canonical form
+			       * (json_write_string);    empty stands for "[]" */
 	struct slice content; /* plain UTF-8; ignored by event_seal */
 };
 
-/* Appends the signed JSON object to @out. @aux: 32 random bytes. @id may be NULL. On failure
+/* Appends the signed JSON object to @out. @aux: 32 random bytes. @id may be NULL. On
+ * failure
  * @out is as before. */
 bool event_sign(struct crypto *crypto, const struct keypair *keypair,
 		const struct event_draft *draft, const uint8_t aux[32], struct buf *out,
@@ -87,7 +90,7 @@ bool event_sign(struct crypto *crypto, const struct keypair *keypair,
  */
 bool event_seal(struct crypto *crypto, const struct keypair *keypair,
 		const uint8_t conversation_key[32], const struct event_draft *draft,
-		struct slice plaintext, const uint8_t nonce[NONCE_BYTES], const uint8_t aux[32],
-		struct buf *out, uint8_t id[32], struct err *err);
+		struct slice plaintext, const uint8_t nonce[NONCE_BYTES],
+		const uint8_t aux[32], struct buf *out, uint8_t id[32], struct err *err);
 
 #endif

@@ -28,12 +28,14 @@ struct parser {
 
 static bool wrong(struct parser *parser, struct slice name, const char *want)
 {
-	return err_set(parser->err, ERR_MALFORMED, "filter: %.*s is not %s", SLICE_ARG(name),
-		       want);
+	return err_set(parser->err, ERR_MALFORMED, "filter: %.*s is not %s",
+		       SLICE_ARG(name), want);
 }
 
-/* Makes room in an arena array for one more value; false beyond the limit on all values. */
-static bool grow(struct parser *parser, void **array, size_t count, size_t size, size_t *room)
+/* Makes room in an arena array for one more value; false beyond the limit on all values.
+ */
+static bool grow(struct parser *parser, void **array, size_t count, size_t size,
+		 size_t *room)
 {
 	void *grown;
 
@@ -87,7 +89,8 @@ static bool parse_keys(struct parser *parser, struct slice name, struct filter_l
 		if (!json_string(json, &raw) ||
 		    !hex_decode(json_decode(raw, parser->arena), list->keys[list->count],
 				KEY_BYTES))
-			return wrong(parser, name, "a list of 64 lower-case hex digits each");
+			return wrong(parser, name,
+				     "a list of 64 lower-case hex digits each");
 		list->count++;
 	}
 	list->present = true;
@@ -112,7 +115,8 @@ static bool parse_kinds(struct parser *parser)
 			return false;
 		filter->kinds = array;
 		if (!json_int(json, 0, EVENT_KIND_MAX, &kind))
-			return wrong(parser, SLICE("kinds"), "a list of integers to 65535");
+			return wrong(parser, SLICE("kinds"),
+				     "a list of integers to 65535");
 		filter->kinds[filter->kind_count++] = (uint32_t)kind;
 	}
 	filter->has_kinds = true;
@@ -123,7 +127,8 @@ static bool parse_kinds(struct parser *parser)
 
 static bool parse_values(struct parser *parser, struct slice name, struct filter_tag *tag)
 {
-	/* NIP-01: "#e and #p ... must contain exact 64-character lowercase hex values". */
+	/* NIP-01: "#e and #p ... must contain exact 64-character lowercase hex values".
+	 */
 	const bool is_key = tag->letter == 'e' || tag->letter == 'p';
 	struct json *const json = &parser->json;
 	uint8_t key[KEY_BYTES];
@@ -142,7 +147,8 @@ static bool parse_values(struct parser *parser, struct slice name, struct filter
 			return wrong(parser, name, "a list of strings without NUL");
 		value = json_decode(raw, parser->arena);
 		if (is_key && !hex_decode(value, key, sizeof(key)))
-			return wrong(parser, name, "a list of 64 lower-case hex digits each");
+			return wrong(parser, name,
+				     "a list of 64 lower-case hex digits each");
 		tag->values[tag->count++] = value;
 	}
 	if (tag->count)
@@ -166,7 +172,8 @@ static bool parse_tag(struct parser *parser, struct slice name)
 	return parse_values(parser, name, tag);
 }
 
-static bool parse_number(struct parser *parser, struct slice name, bool *has, int64_t *out)
+static bool parse_number(struct parser *parser, struct slice name, bool *has,
+			 int64_t *out)
 {
 	if (!json_int(&parser->json, 0, INT64_MAX, out))
 		return wrong(parser, name, "an integer of 0 or more");
@@ -174,7 +181,8 @@ static bool parse_number(struct parser *parser, struct slice name, bool *has, in
 	return true;
 }
 
-static bool first_time(struct parser *parser, struct slice name, enum filter_member member)
+static bool first_time(struct parser *parser, struct slice name,
+		       enum filter_member member)
 {
 	if (parser->seen & member)
 		return err_set(parser->err, ERR_MALFORMED, "filter: %.*s is given twice",
@@ -211,11 +219,13 @@ static bool parse_member(struct parser *parser, struct slice name)
 		       parse_number(parser, name, &filter->has_limit, &filter->limit);
 	if (name.len == 2 && name.ptr[0] == '#' && is_letter(name.ptr[1]))
 		return parse_tag(parser, name);
-	/* Ignoring a condition would widen the match. The name is the peer's: not repeated. */
+	/* Ignoring a condition would widen the match. The name is the peer's: not
+	 * repeated. */
 	return err_set(parser->err, ERR_REFUSED, "filter: unknown condition");
 }
 
-bool filter_parse(struct slice json, struct arena *arena, struct filter *out, struct err *err)
+bool filter_parse(struct slice json, struct arena *arena, struct filter *out,
+		  struct err *err)
 {
 	struct parser parser = {.arena = arena, .err = err};
 	struct slice key;
@@ -234,8 +244,8 @@ bool filter_parse(struct slice json, struct arena *arena, struct filter *out, st
 
 static bool list_has(const struct filter_list *list, const uint8_t key[KEY_BYTES])
 {
-	return !list->present ||
-	       (list->count && bsearch(key, list->keys, list->count, KEY_BYTES, compare_keys));
+	return !list->present || (list->count && bsearch(key, list->keys, list->count,
+							 KEY_BYTES, compare_keys));
 }
 
 static bool tag_matches(const struct filter_tag *wanted, const struct event *event)
@@ -255,13 +265,15 @@ static bool tag_matches(const struct filter_tag *wanted, const struct event *eve
 bool filter_match(const struct filter *filter, const struct event *event)
 {
 	if (filter->has_kinds &&
-	    (!filter->kind_count || !bsearch(&event->kind, filter->kinds, filter->kind_count,
-					     sizeof(uint32_t), compare_kinds)))
+	    (!filter->kind_count ||
+	     !bsearch(&event->kind, filter->kinds, filter->kind_count, sizeof(uint32_t),
+		      compare_kinds)))
 		return false;
 	if ((filter->has_since && event->created_at < filter->since) ||
 	    (filter->has_until && event->created_at > filter->until))
 		return false;
-	if (!list_has(&filter->authors, event->pubkey) || !list_has(&filter->ids, event->id))
+	if (!list_has(&filter->authors, event->pubkey) ||
+	    !list_has(&filter->ids, event->id))
 		return false;
 	for (size_t i = 0; i < filter->tag_count; i++)
 		if (!tag_matches(&filter->tags[i], event))

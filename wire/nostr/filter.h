@@ -39,11 +39,13 @@ struct filter {
  * filter_parse - read one filter object
  * ids, authors, #e and #p take 64 lower-case hex; kinds 0..65535; since, until, limit are
  * integers >= 0. An unknown member, also a #tag of more than one letter, is refused
- * (ERR_REFUSED, to be sent as "unsupported:"), all else wrong is ERR_MALFORMED ("invalid:").
+ * (ERR_REFUSED, to be sent as "unsupported:"), all else wrong is ERR_MALFORMED
+ * ("invalid:").
  */
 bool filter_parse(struct slice json, struct arena *arena, struct filter *out,
 		  struct err *err);
-/* Does it match a live event? limit does not count; since and until do, both inclusive. */
+/* Does it match a live event? limit does not count; since and until do, both inclusive.
+ */
 bool filter_match(const struct filter *filter, const struct event *event);
 /* The list of one tag letter, or NULL. */
 const struct filter_tag *filter_tag(const struct filter *filter, char letter);

@@ -25,7 +25,8 @@ static void skip_space(struct json *json)
 {
 	const char *at = json->at;
 
-	while (at < json->end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+	while (at < json->end &&
+	       (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
 		at++;
 	json->at = at;
 }
@@ -39,12 +40,13 @@ void json_init(struct json *json, struct slice text)
 	json->first = json->at;
 }
 
-/* Space is skipped; the next byte, or NUL with a fault at the end. A NUL in the text is no
- * token, so the two need not be told apart. */
-static char next_byte(struct json *json)
+/* Space is skipped; the next byte, or NUL with a fault at the end. A NUL in the text is
+ * no token, so the two need not be told apart. */
+static inline char next_byte(struct json *json)
 {
-	if (json->fault != JSON_FAULT_NONE)
-		return '\0';
+	/* Mostly there is no space; after a fault the cursor stands at the end. */
+	if (json->at<json->end && * json->at> ' ')
+		return *json->at;
 	skip_space(json);
 	if (json->at == json->end) {
 		(void)syntax(json);
@@ -132,8 +134,8 @@ static bool is_digit(const char *at, const char *end)
 	return at < end && *at >= '0' && *at <= '9';
 }
 
-/* The smallest decimal that a 64-bit float rounds to infinity: 2^1024 - 2^970, half a unit
- * beyond the largest float. Source: IEEE 754, 4.3.1. */
+/* The smallest decimal that a 64-bit float rounds to infinity: 2^1024 - 2^970, half a
+ * unit beyond the largest float. Source: IEEE 754, 4.3.1. */
 static const char overflow_digits[] =
 	"179769313486231580793728971405303415079934132710037826936173778980444968292764"
 	"750946649017977587207096330286416692887910946555547851940402630657488671505820"
@@ -165,7 +167,8 @@ static bool overflows(const char *at, const char *end)
 		negative = *power == '-';
 		if (*power == '-' || *power == '+')
 			power++;
-		/* Beyond any exponent that the digits of a text in memory could balance. */
+		/* Beyond any exponent that the digits of a text in memory could balance.
+		 */
 		for (; power < end && exponent < INT64_C(1) << 56; power++)
 			exponent = 10 * exponent + (*power - '0');
 	}
@@ -175,7 +178,8 @@ static bool overflows(const char *at, const char *end)
 		point = mantissa_end;
 
 	/* The exponent of the first digit that is not zero. */
-	for (digit = at; digit < mantissa_end && (*digit == '0' || *digit == '.'); digit++)
+	for (digit = at; digit < mantissa_end && (*digit == '0' || *digit == '.');
+	     digit++)
 		continue;
 	if (digit == mantissa_end)
 		return false; /* zero */
@@ -394,7 +398,8 @@ bool json_int(struct json *json, int64_t min, int64_t max, int64_t *out)
 	if (negative)
 		at++;
 	for (; at < json->at; at++) {
-		if (!is_digit(at, json->at) || __builtin_mul_overflow(value, 10, &value) ||
+		if (!is_digit(at, json->at) ||
+		    __builtin_mul_overflow(value, 10, &value) ||
 		    __builtin_sub_overflow(value, *at - '0', &value))
 			return fault(json, JSON_FAULT_SYNTAX, start);
 	}

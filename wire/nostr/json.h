@@ -34,10 +34,11 @@ enum json_fault {
 	JSON_FAULT_NUMBER,    /* a number that overflows a 64-bit float */
 };
 
-/* A strict cursor over one JSON text (RFC 8259; no BOM, nothing after the value). It makes
- * no tree: what it reads are slices of the text. Every byte it passes is checked: grammar,
- * depth, UTF-8, surrogates. After the first fault every call fails, so a reader may look
- * once, with json_end(). Borrowed text; no memory of its own. Fields are the cursor's. */
+/* A strict cursor over one JSON text (RFC 8259; no BOM, nothing after the value). It
+ * makes no tree: what it reads are slices of the text. Every byte it passes is checked:
+ * grammar, depth, UTF-8, surrogates. After the first fault every call fails, so a reader
+ * may look once, with json_end(). Borrowed text; no memory of its own. Fields are the
+ * cursor's. */
 struct json {
 	const char *start, *at, *end;
 	const char *first; /* the top-level value */
@@ -55,8 +56,8 @@ enum json_kind json_peek(struct json *json);
  * this before and json->at after it was read. */
 const char *json_mark(struct json *json);
 
-/* Objects: enter, then json_member() until it returns false, reading or skipping exactly one
- * value after each true. The false call consumes the closing brace. @key: between the
+/* Objects: enter, then json_member() until it returns false, reading or skipping exactly
+ * one value after each true. The false call consumes the closing brace. @key: between the
  * quotes, escapes as sent (compare with json_is()). */
 bool json_enter_object(struct json *json);
 bool json_member(struct json *json, struct slice *key);
@@ -64,12 +65,13 @@ bool json_member(struct json *json, struct slice *key);
 bool json_enter_array(struct json *json);
 bool json_element(struct json *json);
 
-/* Reads past any one value; @raw (may be NULL) is its text, quotes and brackets included. */
+/* Reads past any one value; @raw (may be NULL) is its text, quotes and brackets included.
+ */
 bool json_skip(struct json *json, struct slice *raw);
 /* One string; @raw is between the quotes, escapes as sent. */
 bool json_string(struct json *json, struct slice *raw);
-/* One integer in [min, max]: no fraction, no exponent, no "-0". Another number, or another
- * kind, is a syntax fault. */
+/* One integer in [min, max]: no fraction, no exponent, no "-0". Another number, or
+ * another kind, is a syntax fault. */
 bool json_int(struct json *json, int64_t min, int64_t max, int64_t *out);
 bool json_bool(struct json *json, bool *out);
 /* Consumes null if it is next; false (and no fault) otherwise. */
@@ -79,10 +81,11 @@ bool json_end(struct json *json, struct err *err);
 
 /* Does the string @raw (as sent, valid) mean exactly @text? */
 bool json_is(struct slice raw, struct slice text);
-/* Appends the meaning of @raw (valid string content) as UTF-8; may hold NUL. False when full. */
+/* Appends the meaning of @raw (valid string content) as UTF-8; may hold NUL. False when
+ * full. */
 bool json_unescape(struct slice raw, struct buf *out);
-/* The meaning of @raw (valid string content): @raw itself when it has no escape, else a copy
- * in @arena. */
+/* The meaning of @raw (valid string content): @raw itself when it has no escape, else a
+ * copy in @arena. */
 struct slice json_decode(struct slice raw, struct arena *arena);
 /* Is there a U+0000 in the meaning of @raw (valid string content)? */
 bool json_has_nul(struct slice raw);
@@ -95,8 +98,9 @@ static inline bool json_is_plain(struct slice raw)
 bool json_check(struct slice text, enum json_fault *out_fault, struct err *err);
 /**
  * json_repair - make a text with broken strings readable
- * Appends @text to @out with each lone surrogate escape written as \ufffd and each maximal
- * invalid UTF-8 subpart as U+FFFD; everything else is kept byte for byte. False when full.
+ * Appends @text to @out with each lone surrogate escape written as \ufffd and each
+ * maximal invalid UTF-8 subpart as U+FFFD; everything else is kept byte for byte. False
+ * when full.
  */
 bool json_repair(struct slice text, struct buf *out);
 
@@ -109,7 +113,8 @@ bool json_write_chars(struct buf *out, struct slice text);
 bool json_write_raw(struct buf *out, struct slice raw);
 /* True if @raw (valid string content) is in that form already. */
 bool json_is_canonical(struct slice raw);
-/* Appends "key": (with a comma before it unless the object was just opened). @key is plain. */
+/* Appends "key": (with a comma before it unless the object was just opened). @key is
+ * plain. */
 bool json_write_key(struct buf *out, struct slice key);
 /* key and value in one: the usual members of small documents. A member whose slice has
  * ptr NULL is written as null. */

@@ -9,25 +9,26 @@
 
 #include "wire/base/slice.h"
 
-/* What the reader and the writer of JSON share: looking at string content sixteen bytes at a
- * time, and reading one escape. Nobody else includes this. */
+/* What the reader and the writer of JSON share: looking at string content sixteen bytes
+ * at a time, and reading one escape. Nobody else includes this. */
 
 static inline bool json_is_special(char byte)
 {
 	return byte == '"' || byte == '\\' || (uint8_t)byte < 0x20;
 }
 
-/* First byte from @at on that is a quote, a backslash, a control or not ASCII; or @end. */
+/* First byte from @at on that is a quote, a backslash, a control or not ASCII; or @end.
+ */
 static inline const char *json_skip_ascii(const char *at, const char *end)
 {
 #ifdef __SSE2__
 	while (end - at >= 16) {
 		const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
 		/* Signed: bytes of 0x80 and more are negative, and so below 0x20 too. */
-		const __m128i odd =
-			_mm_or_si128(_mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)),
-				     _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
-						  _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'))));
+		const __m128i odd = _mm_or_si128(
+			_mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)),
+			_mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
+				     _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'))));
 		const unsigned mask = (unsigned)_mm_movemask_epi8(odd);
 
 		if (mask)
@@ -46,12 +47,12 @@ static inline const char *json_skip_plain(const char *at, const char *end)
 #ifdef __SSE2__
 	while (end - at >= 16) {
 		const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
-		const __m128i control = _mm_cmpeq_epi8(
-			_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
-		const __m128i odd =
-			_mm_or_si128(control,
-				     _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
-						  _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'))));
+		const __m128i control =
+			_mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+		const __m128i odd = _mm_or_si128(
+			control,
+			_mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
+				     _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'))));
 		const unsigned mask = (unsigned)_mm_movemask_epi8(odd);
 
 		if (mask)
@@ -70,8 +71,8 @@ static inline int json_utf8(const char *at, const char *end)
 	const uint8_t *bytes = (const uint8_t *)at;
 
 	/* U+1000 to U+CFFF: no second byte needs a second look. */
-	if (end - at >= 3 && bytes[0] > 0xe0 && bytes[0] < 0xed && (bytes[1] & 0xc0) == 0x80 &&
-	    (bytes[2] & 0xc0) == 0x80)
+	if (end - at >= 3 && bytes[0] > 0xe0 && bytes[0] < 0xed &&
+	    (bytes[1] & 0xc0) == 0x80 && (bytes[2] & 0xc0) == 0x80)
 		return 3;
 	return utf8_front((struct slice){at, (size_t)(end - at)});
 }
@@ -99,10 +100,10 @@ static inline int32_t json_hex4(const char *at, const char *end)
 }
 
 #define JSON_ESCAPE_BROKEN (-1)
-#define JSON_ESCAPE_LONE   (-2) /* half of a surrogate pair */
+#define JSON_ESCAPE_LONE (-2) /* half of a surrogate pair */
 
-/* The code point of the escape at @at, which is its backslash. @next: behind it (behind both
- * of a surrogate pair); behind the six characters for JSON_ESCAPE_LONE. */
+/* The code point of the escape at @at, which is its backslash. @next: behind it (behind
+ * both of a surrogate pair); behind the six characters for JSON_ESCAPE_LONE. */
 static inline int32_t json_escape(const char *at, const char *end, const char **next)
 {
 	int32_t code, low;

@@ -158,7 +158,8 @@ bool json_repair(struct slice text, struct buf *out)
 			if (code == JSON_ESCAPE_LONE)
 				part = SLICE("\\ufffd");
 		} else if ((uint8_t)*at >= 0x80) {
-			const int len = utf8_front((struct slice){at, (size_t)(end - at)});
+			const int len =
+				utf8_front((struct slice){at, (size_t)(end - at)});
 
 			next = at + (len < 0 ? -len : len);
 			part.len = (size_t)(next - at);

@@ -19,8 +19,8 @@ static bool take_verb(struct json *json, struct slice text, struct arena *arena,
 }
 
 /* An event is the last and by far the longest part of a message, and event_parse() will
- * check every byte of it: so it is only cut out here, from its brace to the one before the
- * message's own last bracket. */
+ * check every byte of it: so it is only cut out here, from its brace to the one before
+ * the message's own last bracket. */
 static bool take_event(struct json *json, struct slice text, struct slice *event,
 		       struct err *err)
 {
@@ -32,10 +32,12 @@ static bool take_event(struct json *json, struct slice text, struct slice *event
 	text = slice_trim(text);
 	end = text.ptr + text.len;
 	if (end[-1] != ']')
-		return err_set(err, ERR_MALFORMED, "message does not end with its bracket");
+		return err_set(err, ERR_MALFORMED,
+			       "message does not end with its bracket");
 	*event = slice_trim((struct slice){start, (size_t)(end - 1 - start)});
 	if (event->len < 2 || event->ptr[event->len - 1] != '}')
-		return err_set(err, ERR_MALFORMED, "message is not just a verb and an event");
+		return err_set(err, ERR_MALFORMED,
+			       "message is not just a verb and an event");
 	return true;
 }
 
@@ -48,7 +50,8 @@ static bool take_sub_id(struct json *json, struct arena *arena, struct slice *su
 		return err_set(err, ERR_MALFORMED, "subscription id is not a string");
 	decoded = json_decode(raw, arena);
 	if (!decoded.len || utf8_count(decoded) > MESSAGE_SUB_ID_MAX)
-		return err_set(err, ERR_MALFORMED, "subscription id is not 1 to %d characters",
+		return err_set(err, ERR_MALFORMED,
+			       "subscription id is not 1 to %d characters",
 			       MESSAGE_SUB_ID_MAX);
 	*sub_id = decoded;
 	return true;
@@ -61,8 +64,8 @@ static bool take_end(struct json *json, struct err *err)
 	return json_end(json, err);
 }
 
-static bool take_filters(struct json *json, struct arena *arena, struct client_message *out,
-			 struct err *err)
+static bool take_filters(struct json *json, struct arena *arena,
+			 struct client_message *out, struct err *err)
 {
 	out->filters = arena_array(arena, MESSAGE_FILTERS_MAX, sizeof(*out->filters));
 	while (json_element(json)) {
@@ -101,8 +104,9 @@ static bool find_verb(struct slice word, enum client_verb *out)
 	return false;
 }
 
-bool client_message_parse(struct slice text, struct arena *arena, struct client_message *out,
-			  struct slice *sub_id_out, struct err *err)
+bool client_message_parse(struct slice text, struct arena *arena,
+			  struct client_message *out, struct slice *sub_id_out,
+			  struct err *err)
 {
 	struct client_message message = {0};
 	struct slice word;
@@ -121,7 +125,8 @@ bool client_message_parse(struct slice text, struct arena *arena, struct client_
 		ok = take_event(&json, text, &message.event, err);
 		break;
 	case CLIENT_CLOSE:
-		ok = take_sub_id(&json, arena, &message.sub_id, err) && take_end(&json, err);
+		ok = take_sub_id(&json, arena, &message.sub_id, err) &&
+		     take_end(&json, err);
 		break;
 	case CLIENT_REQ:
 	case CLIENT_COUNT:
@@ -165,22 +170,23 @@ static bool take_words(struct json *json, struct arena *arena, struct slice *out
 	return json_end(json, err);
 }
 
-static bool parse_ok(struct json *json, struct arena *arena, struct relay_message *message,
-		     struct err *err)
+static bool parse_ok(struct json *json, struct arena *arena,
+		     struct relay_message *message, struct err *err)
 {
 	struct slice hex;
 
 	if (!take_string(json, arena, &hex, "event id", err))
 		return false;
 	if (!hex_decode(hex, message->id, sizeof(message->id)))
-		return err_set(err, ERR_MALFORMED, "event id is not 64 lower-case hex digits");
+		return err_set(err, ERR_MALFORMED,
+			       "event id is not 64 lower-case hex digits");
 	if (!json_element(json) || !json_bool(json, &message->accepted))
 		return err_set(err, ERR_MALFORMED, "verdict is not true or false");
 	return take_words(json, arena, &message->text, err);
 }
 
-static bool parse_count(struct json *json, struct arena *arena, struct relay_message *message,
-			struct err *err)
+static bool parse_count(struct json *json, struct arena *arena,
+			struct relay_message *message, struct err *err)
 {
 	if (!take_sub_id(json, arena, &message->sub_id, err))
 		return false;
@@ -190,8 +196,8 @@ static bool parse_count(struct json *json, struct arena *arena, struct relay_mes
 	return take_end(json, err);
 }
 
-bool relay_message_parse(struct slice text, struct arena *arena, struct relay_message *out,
-			 struct err *err)
+bool relay_message_parse(struct slice text, struct arena *arena,
+			 struct relay_message *out, struct err *err)
 {
 	struct relay_message message = {0};
 	struct slice word, ignored = SLICE_EMPTY;
@@ -275,7 +281,8 @@ bool message_write_sub_event(struct buf *out, struct slice sub_id, struct slice 
 	return buf_append_byte(out, ']');
 }
 
-bool message_write_ok(struct buf *out, struct slice id_hex, bool accepted, struct slice text)
+bool message_write_ok(struct buf *out, struct slice id_hex, bool accepted,
+		      struct slice text)
 {
 	(void)buf_lit(out, "[\"OK\",");
 	(void)json_write_string(out, id_hex);

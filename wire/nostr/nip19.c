@@ -21,8 +21,8 @@ static const struct slice prefixes[] = {
 /* BIP-173's checksum over one more 5-bit value. */
 static uint32_t polymod(uint32_t sum, uint32_t value)
 {
-	static const uint32_t generators[] = {0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd,
-					      0x2a1462b3};
+	static const uint32_t generators[] = {0x3b6a57b2, 0x26508e6d, 0x1ea119fa,
+					      0x3d4233dd, 0x2a1462b3};
 	const uint32_t top = sum >> 25;
 
 	sum = (sum & 0x1ffffff) << 5 ^ value;
@@ -127,7 +127,8 @@ static bool decode_data(struct slice prefix, struct slice data, struct buf *out,
 		uint32_t value;
 
 		if (!at)
-			return err_set(err, ERR_MALFORMED, "bech32 text has a wrong character");
+			return err_set(err, ERR_MALFORMED,
+				       "bech32 text has a wrong character");
 		value = (uint32_t)(at - charset);
 		sum = polymod(sum, value);
 		if (i >= data.len - CHECKSUM_CHARS)
@@ -137,7 +138,8 @@ static bool decode_data(struct slice prefix, struct slice data, struct buf *out,
 		if (count >= 8) {
 			count -= 8;
 			if (!buf_append_byte(out, (char)(bits >> count)))
-				return err_set(err, ERR_TOO_LARGE, "bech32 text is too long");
+				return err_set(err, ERR_TOO_LARGE,
+					       "bech32 text is too long");
 			bits &= (1U << count) - 1;
 		}
 	}
@@ -200,7 +202,8 @@ static bool read_tlvs(struct slice bytes, struct nip19 *out, struct err *err)
 		has_special |= type == TLV_SPECIAL;
 		if (type <= TLV_KIND &&
 		    !read_tlv((enum tlv_type)type, slice_sub(bytes, 2, 2 + len), out))
-			return err_set(err, ERR_MALFORMED, "bech32 entity has a wrong part");
+			return err_set(err, ERR_MALFORMED,
+				       "bech32 entity has a wrong part");
 		bytes = slice_sub(bytes, 2 + len, bytes.len);
 	}
 	if (!has_special)
@@ -210,7 +213,8 @@ static bool read_tlvs(struct slice bytes, struct nip19 *out, struct err *err)
 	return true;
 }
 
-bool nip19_decode(struct slice text, struct buf *scratch, struct nip19 *out, struct err *err)
+bool nip19_decode(struct slice text, struct buf *scratch, struct nip19 *out,
+		  struct err *err)
 {
 	struct nip19 entity = {0};
 	size_t split;
@@ -223,9 +227,10 @@ bool nip19_decode(struct slice text, struct buf *scratch, struct nip19 *out, str
 	if (split == text.len || is_mixed_case(text))
 		return err_set(err, ERR_MALFORMED, "not a bech32 text");
 	if (!find_prefix(slice_sub(text, 0, split), &entity.kind))
-		return err_set(err, ERR_MALFORMED, "bech32 text begins with no known prefix");
-	if (!decode_data(prefixes[entity.kind], slice_sub(text, split + 1, text.len), scratch,
-			 err))
+		return err_set(err, ERR_MALFORMED,
+			       "bech32 text begins with no known prefix");
+	if (!decode_data(prefixes[entity.kind], slice_sub(text, split + 1, text.len),
+			 scratch, err))
 		return false;
 	switch (entity.kind) {
 	case NIP19_NPUB:
@@ -258,7 +263,8 @@ bool nip19_parse_pubkey(struct slice text, uint8_t out[32], struct err *err)
 	if (ok && entity.kind == NIP19_NPUB)
 		memcpy(out, entity.key, 32);
 	else if (ok)
-		ok = err_set(err, ERR_MALFORMED, "%.*s is not a public key, want npub or hex",
+		ok = err_set(err, ERR_MALFORMED,
+			     "%.*s is not a public key, want npub or hex",
 			     SLICE_ARG(prefixes[entity.kind]));
 	/* Someone may have pasted their nsec. */
 	sodium_memzero(&entity, sizeof(entity));

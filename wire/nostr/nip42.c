@@ -85,7 +85,8 @@ static bool parse_place(struct slice url, struct place *out)
 	/* The colon of a port has only digits behind it; those of an IPv6 address have a
 	 * bracket. */
 	colon = authority.len;
-	while (colon && authority.ptr[colon - 1] >= '0' && authority.ptr[colon - 1] <= '9')
+	while (colon && authority.ptr[colon - 1] >= '0' &&
+	       authority.ptr[colon - 1] <= '9')
 		colon--;
 	out->port = out->tls ? 443 : 80;
 	out->host = authority;
@@ -104,11 +105,12 @@ static bool is_same_relay(struct slice claimed, struct slice own)
 	struct place a, b;
 
 	return parse_place(claimed, &a) && parse_place(own, &b) && a.tls == b.tls &&
-	       a.port == b.port && same_folded(a.host, b.host) && slice_eq(a.path, b.path);
+	       a.port == b.port && same_folded(a.host, b.host) &&
+	       slice_eq(a.path, b.path);
 }
 
-bool nip42_check(const struct event *event, struct slice challenge, const struct slice *urls,
-		 size_t url_count, int64_t now, struct err *err)
+bool nip42_check(const struct event *event, struct slice challenge,
+		 const struct slice *urls, size_t url_count, int64_t now, struct err *err)
 {
 	const struct slice relay = tag_value(event_tag(event, SLICE("relay")));
 	const struct slice answer = tag_value(event_tag(event, SLICE("challenge")));
@@ -118,10 +120,12 @@ bool nip42_check(const struct event *event, struct slice challenge, const struct
 			       NIP42_KIND);
 	if (event->created_at < now - NIP42_MAX_AGE_S ||
 	    event->created_at > now + NIP42_MAX_AGE_S)
-		return err_set(err, ERR_MALFORMED, "created_at is not within %d seconds of now",
+		return err_set(err, ERR_MALFORMED,
+			       "created_at is not within %d seconds of now",
 			       NIP42_MAX_AGE_S);
 	if (!challenge.len || !slice_eq(answer, challenge))
-		return err_set(err, ERR_MALFORMED, "challenge is not the one that was sent");
+		return err_set(err, ERR_MALFORMED,
+			       "challenge is not the one that was sent");
 	for (size_t i = 0; i < url_count; i++)
 		if (is_same_relay(relay, urls[i]))
 			return true;

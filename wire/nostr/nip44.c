@@ -7,18 +7,19 @@
 
 #include "wire/nostr/crypto_internal.h"
 
-#define VERSION        2
-#define PREFIX_BYTES   2
-#define MAC_BYTES      32
+#define VERSION 2
+#define PREFIX_BYTES 2
+#define MAC_BYTES 32
 /* What surrounds the ciphertext: version, nonce, MAC. */
-#define AROUND_BYTES   (1 + NONCE_BYTES + MAC_BYTES)
-#define PADDED_MIN     32
-#define PAYLOAD_MIN    (AROUND_BYTES + PREFIX_BYTES + PADDED_MIN) /* 99 bytes */
-#define PAYLOAD_MAX    (AROUND_BYTES + PREFIX_BYTES + 65536)
-#define TEXT_MIN       ((PAYLOAD_MIN + 2) / 3 * 4) /* 132 characters */
-#define TEXT_MAX       ((PAYLOAD_MAX + 2) / 3 * 4) /* 87,472 */
+#define AROUND_BYTES (1 + NONCE_BYTES + MAC_BYTES)
+#define PADDED_MIN 32
+#define PAYLOAD_MIN (AROUND_BYTES + PREFIX_BYTES + PADDED_MIN) /* 99 bytes */
+#define PAYLOAD_MAX (AROUND_BYTES + PREFIX_BYTES + 65536)
+#define TEXT_MIN ((PAYLOAD_MIN + 2) / 3 * 4) /* 132 characters */
+#define TEXT_MAX ((PAYLOAD_MAX + 2) / 3 * 4) /* 87,472 */
 
-/* NIP-44, Encryption, step 3: "chacha_key ... chacha_nonce ... hmac_key" in this order. */
+/* NIP-44, Encryption, step 3: "chacha_key ... chacha_nonce ... hmac_key" in this order.
+ */
 struct message_keys {
 	uint8_t chacha_key[32];
 	uint8_t chacha_nonce[12];
@@ -42,13 +43,15 @@ size_t nip44_payload_len(size_t len)
 }
 
 bool nip44_conversation_key(struct crypto *crypto, const struct keypair *keypair,
-			    const uint8_t peer[KEY_BYTES], uint8_t out[32], struct err *err)
+			    const uint8_t peer[KEY_BYTES], uint8_t out[32],
+			    struct err *err)
 {
 	uint8_t shared[32];
 
 	if (!ecdh_x(crypto, keypair, peer, shared, err))
 		return false;
-	hkdf_extract(crypto, SLICE("nip44-v2"), (struct slice){(const char *)shared, 32}, out);
+	hkdf_extract(crypto, SLICE("nip44-v2"), (struct slice){(const char *)shared, 32},
+		     out);
 	sodium_memzero(shared, sizeof(shared));
 	return true;
 }
@@ -56,22 +59,25 @@ bool nip44_conversation_key(struct crypto *crypto, const struct keypair *keypair
 static void derive(struct crypto *crypto, const uint8_t conversation_key[32],
 		   const uint8_t nonce[NONCE_BYTES], struct message_keys *out)
 {
-	hkdf_expand(crypto, conversation_key, (struct slice){(const char *)nonce, NONCE_BYTES},
-		    (uint8_t *)out, sizeof(*out));
+	hkdf_expand(crypto, conversation_key,
+		    (struct slice){(const char *)nonce, NONCE_BYTES}, (uint8_t *)out,
+		    sizeof(*out));
 }
 
-/* NIP-44, "hmac_aad": the MAC is over the nonce and the ciphertext, which lie side by side. */
+/* NIP-44, "hmac_aad": the MAC is over the nonce and the ciphertext, which lie side by
+ * side. */
 static void mac_of(struct crypto *crypto, const struct message_keys *keys,
 		   const uint8_t *nonce, size_t ciphertext_len, uint8_t out[MAC_BYTES])
 {
-	const struct slice authentic = {(const char *)nonce, NONCE_BYTES + ciphertext_len};
+	const struct slice authentic = {(const char *)nonce,
+					NONCE_BYTES + ciphertext_len};
 
 	hmac_sha256(crypto, keys->hmac_key, sizeof(keys->hmac_key), &authentic, 1, out);
 }
 
 bool nip44_encrypt(struct crypto *crypto, const uint8_t conversation_key[32],
-		   const uint8_t nonce[NONCE_BYTES], struct slice plaintext, struct buf *out,
-		   struct err *err)
+		   const uint8_t nonce[NONCE_BYTES], struct slice plaintext,
+		   struct buf *out, struct err *err)
 {
 	struct buf *const scratch = crypto_scratch(crypto);
 	struct message_keys keys;
@@ -80,8 +86,9 @@ bool nip44_encrypt(struct crypto *crypto, const uint8_t conversation_key[32],
 	char *text;
 
 	if (!plaintext.len || plaintext.len > NIP44_PLAINTEXT_SEND_MAX)
-		return err_set(err, ERR_TOO_LARGE, "plaintext has %zu bytes, want 1 to %d",
-			       plaintext.len, NIP44_PLAINTEXT_SEND_MAX);
+		return err_set(err, ERR_TOO_LARGE,
+			       "plaintext has %zu bytes, want 1 to %d", plaintext.len,
+			       NIP44_PLAINTEXT_SEND_MAX);
 	ciphertext_len = PREFIX_BYTES + nip44_padded_len(plaintext.len);
 	payload_len = AROUND_BYTES + ciphertext_len;
 	text = buf_extend(out, base64_len(payload_len));
@@ -142,7 +149,8 @@ static bool open_payload(struct crypto *crypto, const uint8_t conversation_key[3
 		return err_set(err, ERR_MALFORMED, "nip-44 payload has a wrong mac");
 	len = unpadded_len(ciphertext, ciphertext_len);
 	if (!len)
-		return err_set(err, ERR_MALFORMED, "nip-44 plaintext has a wrong padding");
+		return err_set(err, ERR_MALFORMED,
+			       "nip-44 plaintext has a wrong padding");
 	if (!buf_append(out,
 			(struct slice){(const char *)ciphertext + PREFIX_BYTES, len}))
 		return err_set(err, ERR_TOO_LARGE, "plaintext is larger than its buffer");
@@ -160,13 +168,14 @@ bool nip44_decrypt(struct crypto *crypto, const uint8_t conversation_key[32],
 		return err_set(err, ERR_MALFORMED, "nip-44 version is not 2");
 	if (payload.len < TEXT_MIN || payload.len > TEXT_MAX)
 		return err_set(err, ERR_MALFORMED,
-			       "nip-44 payload has %zu characters, want %d to %d", payload.len,
-			       TEXT_MIN, TEXT_MAX);
+			       "nip-44 payload has %zu characters, want %d to %d",
+			       payload.len, TEXT_MIN, TEXT_MAX);
 	buf_clear(scratch);
 	if (!base64_decode(payload, scratch, err))
 		return false;
 	if (scratch->len < PAYLOAD_MIN || scratch->len > PAYLOAD_MAX)
-		return err_set(err, ERR_MALFORMED, "nip-44 payload has %zu bytes, want %d to %d",
+		return err_set(err, ERR_MALFORMED,
+			       "nip-44 payload has %zu bytes, want %d to %d",
 			       scratch->len, PAYLOAD_MIN, PAYLOAD_MAX);
 	if (scratch->ptr[0] != VERSION)
 		return err_set(err, ERR_MALFORMED, "nip-44 version is not 2");

@@ -13,7 +13,7 @@
  * one; the 2-byte length prefix ends at 65,535, which decoding takes (design §4). The
  * 6-byte prefix of 2026 is not accepted: no frame may be that long. */
 #define NIP44_PLAINTEXT_SEND_MAX 65408
-#define NIP44_PLAINTEXT_MAX      65535
+#define NIP44_PLAINTEXT_MAX 65535
 
 /* Bytes that a plaintext of @len (1..65,535) is padded to, without the 2-byte prefix. */
 size_t nip44_padded_len(size_t len);
@@ -21,7 +21,8 @@ size_t nip44_padded_len(size_t len);
 size_t nip44_payload_len(size_t len);
 
 bool nip44_conversation_key(struct crypto *crypto, const struct keypair *keypair,
-			    const uint8_t peer[KEY_BYTES], uint8_t out[32], struct err *err);
+			    const uint8_t peer[KEY_BYTES], uint8_t out[32],
+			    struct err *err);
 /**
  * nip44_encrypt - append the base64 payload of @plaintext to @out
  * @nonce: 32 fresh random bytes
@@ -29,8 +30,8 @@ bool nip44_conversation_key(struct crypto *crypto, const struct keypair *keypair
  * is full. Written straight behind what @out holds: no copy besides it.
  */
 bool nip44_encrypt(struct crypto *crypto, const uint8_t conversation_key[32],
-		   const uint8_t nonce[NONCE_BYTES], struct slice plaintext, struct buf *out,
-		   struct err *err);
+		   const uint8_t nonce[NONCE_BYTES], struct slice plaintext,
+		   struct buf *out, struct err *err);
 /**
  * nip44_decrypt - append the plaintext of @payload to @out
  * The MAC is compared in constant time before anything is decrypted. ERR_MALFORMED says
@@ -38,7 +39,8 @@ bool nip44_encrypt(struct crypto *crypto, const uint8_t conversation_key[32],
  */
 bool nip44_decrypt(struct crypto *crypto, const uint8_t conversation_key[32],
 		   struct slice payload, struct buf *out, struct err *err);
-/* Cheap look of a relay that cannot decrypt: alphabet, length 132..87,472, version byte 2. */
+/* Cheap look of a relay that cannot decrypt: alphabet, length 132..87,472, version
+ * byte 2. */
 bool nip44_looks_valid(struct slice payload);
 
 #endif

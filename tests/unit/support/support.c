@@ -1,5 +1,6 @@
 #include "tests/unit/support/support.h"
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,6 +18,19 @@ void test_data(const char *name, struct buf *out)
 	while ((got = fread(piece, 1, sizeof(piece), file)) > 0)
 		ck_assert(buf_append(out, (struct slice){piece, got}));
 	(void)fclose(file);
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
+{
+	(void)info;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+void test_remove_folder(const char *folder)
+{
+	ck_assert_int_eq(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 int test_run(Suite *suite)

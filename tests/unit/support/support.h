@@ -17,6 +17,9 @@ void test_data(const char *name, struct buf *out);
 			      SLICE_ARG(slice_got_));                                    \
 	} while (0)
 
+/* Removes @folder and all that is in it; the test fails if it cannot. */
+void test_remove_folder(const char *folder);
+
 /* Runs one suite as a whole program: the exit status for main(). */
 int test_run(Suite *suite);
 

@@ -1,0 +1,32 @@
+#ifndef WIRE_HOST_DB_H
+#define WIRE_HOST_DB_H
+
+#include <stdbool.h>
+
+#include "wire/base/err.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+/* SQLite, opened one way everywhere: 0600, WAL, NORMAL, auto_vacuum INCREMENTAL and
+ * secure_delete FAST set before the first table, foreign keys on, busy timeout 5 s,
+ * trusted schema off. Used from one thread (the writer), never from the loop. */
+
+/**
+ * db_open - open or create and migrate
+ * @migrations: SQL scripts; database version n (user_version) has run the first n. A
+ * newer database is ERR_REFUSED and says which versions. NULL-terminated. A file that is
+ * no database or, up to 64 MiB, fails quick_check is ERR_MALFORMED; a larger one shows
+ * its damage when it is read. A folder that cannot be written, a full disk and a database
+ * held elsewhere are ERR_SYSTEM with what to do.
+ */
+bool db_open(const char *path, const char *const *migrations, struct sqlite3 **out,
+	     struct err *err);
+void db_close(struct sqlite3 *db);
+bool db_exec(struct sqlite3 *db, const char *sql, struct err *err);
+bool db_prepare(struct sqlite3 *db, const char *sql, struct sqlite3_stmt **out,
+		struct err *err);
+/* Fills @err from the database's last error. Always false. */
+bool db_fail(struct sqlite3 *db, struct err *err, const char *doing);
+
+#endif

@@ -1,0 +1,289 @@
+#include "wire/host/loop.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <libwebsockets.h>
+#include <sodium.h>
+
+#include "wire/base/mem.h"
+#include "wire/host/log.h"
+
+/* Open files we ask for: 10,000 connections and what else a process holds. Not all that
+ * the hard limit allows, which may be a million: lws keeps a table of 16 bytes for each.
+ */
+#define FILES_MAX 65536
+
+/* Bytes that one read takes from a socket. Measured: facts on lws say that 128 KiB here
+ * and 64 KiB of rx_buffer_size more than double the throughput of 88 kB messages. */
+#define SERVICE_BUFFER_BYTES (128 * 1024)
+
+/* Bytes of HTTP headers that a request may have (design §11). Browsers send to 127.0.0.1
+ * the cookies of every server on it, which lws's default of 4 KiB does not hold. */
+#define HEADER_BYTES (16 * 1024)
+
+static const lws_retry_bo_t idle_policy = {
+	.secs_since_valid_ping = LOOP_PING_S,
+	.secs_since_valid_hangup = LOOP_HANGUP_S,
+};
+
+struct loop_state {
+	uv_loop_t uv;
+	uv_signal_t terminate, interrupt;
+	bool signals_open;
+	unsigned signals_seen;
+	void (*on_signal)(void *ctx, int signal);
+	void *ctx;
+};
+
+/* What lws calls an error is mostly a peer's doing; whoever is concerned sees it as a
+ * closed connection and says so. */
+static void on_lws_log(int level, const char *line)
+{
+	struct slice text = slice_trim(slice_of(line));
+	char quoted[LOG_QUOTE_BYTES];
+
+	(void)level;
+	if (log_enabled(LOG_DEBUG))
+		log_debug("lws", "%s", log_quote(text, quoted));
+}
+
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= FILES_MAX)
+		return;
+	limit.rlim_cur = limit.rlim_max < FILES_MAX ? limit.rlim_max : FILES_MAX;
+	/* With fewer files we refuse connections earlier; nothing else changes. */
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void on_uv_signal(uv_signal_t *handle, int number)
+{
+	struct loop *loop = handle->data;
+	struct loop_state *state = loop->state;
+
+	state->signals_seen++;
+	if (state->on_signal != NULL && state->signals_seen == 1)
+		state->on_signal(state->ctx, number);
+	else
+		loop_quit(loop);
+}
+
+static bool watch_signals(struct loop *loop, struct err *err)
+{
+	struct loop_state *state = loop->state;
+	int status;
+
+	state->terminate.data = loop;
+	state->interrupt.data = loop;
+	status = uv_signal_init(loop->uv, &state->terminate);
+	if (status == 0)
+		status = uv_signal_init(loop->uv, &state->interrupt);
+	if (status != 0)
+		return err_set(err, ERR_SYSTEM, "cannot watch signals: %s",
+			       uv_strerror(status));
+	state->signals_open = true;
+	status = uv_signal_start(&state->terminate, on_uv_signal, SIGTERM);
+	if (status == 0)
+		status = uv_signal_start(&state->interrupt, on_uv_signal, SIGINT);
+	if (status != 0)
+		return err_set(err, ERR_SYSTEM, "cannot watch signals: %s",
+			       uv_strerror(status));
+	return true;
+}
+
+static bool start_lws(struct loop *loop, struct err *err)
+{
+	void *foreign[1] = {loop->uv};
+	struct lws_context_creation_info info = {
+		.options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS |
+			   LWS_SERVER_OPTION_UV_NO_SIGSEGV_SIGFPE_SPIN |
+			   LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT,
+		.foreign_loops = foreign,
+		.port = CONTEXT_PORT_NO_LISTEN,
+		.pcontext = &loop->lws,
+		.pt_serv_buf_size = SERVICE_BUFFER_BYTES,
+		.max_http_header_data2 = HEADER_BYTES,
+		.retry_and_idle_policy = &idle_policy,
+	};
+
+	lws_set_log_level(LLL_ERR | LLL_WARN, on_lws_log);
+	loop->lws = lws_create_context(&info);
+	if (loop->lws == NULL)
+		return err_set(err, ERR_SYSTEM,
+			       "libwebsockets did not start on libuv: install the Debian "
+			       "package libwebsockets-evlib-uv");
+	return true;
+}
+
+static bool start_crypto(struct loop *loop, struct err *err)
+{
+	uint8_t seed[32];
+
+	loop_random(seed, sizeof(seed));
+	loop->crypto = crypto_create(seed, err);
+	sodium_memzero(seed, sizeof(seed));
+	return loop->crypto != NULL;
+}
+
+struct loop *loop_create(struct err *err)
+{
+	struct loop *loop;
+	int status;
+
+	if (sodium_init() < 0) {
+		(void)err_set(err, ERR_SYSTEM, "libsodium did not start");
+		return NULL;
+	}
+	(void)signal(SIGPIPE, SIG_IGN);
+	raise_file_limit();
+	loop = mem_alloc(sizeof(*loop));
+	loop->state = mem_alloc(sizeof(*loop->state));
+	status = uv_loop_init(&loop->state->uv);
+	if (status != 0) {
+		(void)err_set(err, ERR_SYSTEM, "cannot start an event loop: %s",
+			      uv_strerror(status));
+		loop_destroy(loop);
+		return NULL;
+	}
+	loop->uv = &loop->state->uv;
+	if (!start_crypto(loop, err) || !watch_signals(loop, err) ||
+	    !start_lws(loop, err)) {
+		loop_destroy(loop);
+		return NULL;
+	}
+	return loop;
+}
+
+/* lws frees nothing before its second destroy, which must come when libuv has closed what
+ * the first one gave up; only that one clears loop->lws. */
+static void stop_lws(struct loop *loop)
+{
+	for (int i = 0; i < 2 && loop->lws != NULL; i++) {
+		lws_context_destroy(loop->lws);
+		(void)uv_run(loop->uv, UV_RUN_DEFAULT);
+	}
+	assert(loop->lws == NULL);
+}
+
+void loop_destroy(struct loop *loop)
+{
+	int status;
+
+	if (loop == NULL)
+		return;
+	if (loop->uv != NULL) {
+		if (loop->state->signals_open) {
+			uv_close((uv_handle_t *)&loop->state->terminate, NULL);
+			uv_close((uv_handle_t *)&loop->state->interrupt, NULL);
+		}
+		stop_lws(loop);
+		(void)uv_run(loop->uv, UV_RUN_DEFAULT);
+		status = uv_loop_close(loop->uv);
+		assert(status == 0); /* else something on the loop outlives it */
+	}
+	crypto_destroy(loop->crypto);
+	free(loop->state);
+	free(loop);
+}
+
+void loop_run(struct loop *loop)
+{
+	(void)uv_run(loop->uv, UV_RUN_DEFAULT);
+}
+
+void loop_quit(struct loop *loop)
+{
+	uv_stop(loop->uv);
+}
+
+void loop_on_signal(struct loop *loop, void (*on_signal)(void *ctx, int signal),
+		    void *ctx)
+{
+	loop->state->on_signal = on_signal;
+	loop->state->ctx = ctx;
+}
+
+static int64_t clock_ms(clockid_t clock)
+{
+	struct timespec now;
+	int status = clock_gettime(clock, &now);
+
+	assert(status == 0);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int64_t loop_now_ms(void)
+{
+	return clock_ms(CLOCK_BOOTTIME);
+}
+
+int64_t loop_unix_ms(void)
+{
+	return clock_ms(CLOCK_REALTIME);
+}
+
+void loop_random(void *out, size_t len)
+{
+	randombytes_buf(out, len);
+}
+
+struct timer {
+	uv_timer_t uv;
+	void (*on_timer)(void *ctx);
+	void *ctx;
+};
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+static void on_uv_timer(uv_timer_t *handle)
+{
+	struct timer *timer = handle->data;
+
+	timer->on_timer(timer->ctx);
+}
+
+struct timer *timer_create_on(struct loop *loop, void (*on_timer)(void *ctx), void *ctx)
+{
+	struct timer *timer = mem_alloc(sizeof(*timer));
+	int status = uv_timer_init(loop->uv, &timer->uv);
+
+	assert(status == 0); /* libuv: it cannot fail */
+	timer->uv.data = timer;
+	timer->on_timer = on_timer;
+	timer->ctx = ctx;
+	return timer;
+}
+
+void timer_destroy(struct timer *timer)
+{
+	if (timer != NULL)
+		uv_close((uv_handle_t *)&timer->uv, on_timer_closed);
+}
+
+void timer_start(struct timer *timer, uint64_t delay_ms)
+{
+	/* libuv counts from when this turn of the loop began, in whole milliseconds:
+	 * without both corrections a timer could fire early. */
+	uv_update_time(timer->uv.loop);
+	(void)uv_timer_start(&timer->uv, on_uv_timer, delay_ms == 0 ? 0 : delay_ms + 1,
+			     0);
+}
+
+void timer_stop(struct timer *timer)
+{
+	(void)uv_timer_stop(&timer->uv);
+}
+
+bool timer_armed(const struct timer *timer)
+{
+	return uv_is_active((const uv_handle_t *)&timer->uv) != 0;
+}
