@@ -12,14 +12,14 @@
 #include "wire/nostr/nipoa.h"
 
 /* The moment at which the tests of the relay happen. */
-#define NOW    INT64_C(1796000000)
+#define NOW INT64_C(1796000000)
 #define NOW_MS (NOW * 1000)
 
 /* An agent, its owner and a stranger, and events signed by them. */
 struct fixture {
 	struct crypto *crypto;
 	struct keypair *agent, *owner, *stranger;
-	struct arena arena; /* of the events made */
+	struct arena arena;     /* of the events made */
 	struct buf attestation; /* the owner's for the agent, without conditions */
 };
 
@@ -76,15 +76,15 @@ struct recipe {
 	const struct keypair *p, *agent; /* default: the owner, the agent */
 	const char *frame;               /* default: telemetry */
 	const char *tags;                /* JSON array text; instead of the three above */
-	struct slice more_tags;          /* JSON arrays, comma between; behind the three */
-	int64_t created_at;              /* default: NOW */
-	uint32_t kind;                   /* default: 24200 */
-	const char *content;             /* default: looks sealed */
+	struct slice more_tags; /* JSON arrays, comma between; behind the three */
+	int64_t created_at;     /* default: NOW */
+	uint32_t kind;          /* default: 24200 */
+	const char *content;    /* default: looks sealed */
 };
 
 /* 99 bytes of which the first is NIP-44's version 2. */
-#define SEALED                                                                                \
-	"AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"                  \
+#define SEALED \
+	"AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" \
 	"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 static inline void fixture_hex(const struct keypair *keypair, char out[65])
@@ -109,10 +109,11 @@ static inline void fixture_write(struct fixture *fixture, struct recipe recipe,
 	if (recipe.tags)
 		(void)buf_printf(&tags, "%s", recipe.tags);
 	else
-		(void)buf_printf(&tags,
-				 "[[\"p\",\"%s\"],[\"agent\",\"%s\"],[\"frame\",\"%s\"]%s%.*s]", p,
-				 agent, recipe.frame ? recipe.frame : "telemetry",
-				 recipe.more_tags.len ? "," : "", SLICE_ARG(recipe.more_tags));
+		(void)buf_printf(
+			&tags,
+			"[[\"p\",\"%s\"],[\"agent\",\"%s\"],[\"frame\",\"%s\"]%s%.*s]", p,
+			agent, recipe.frame ? recipe.frame : "telemetry",
+			recipe.more_tags.len ? "," : "", SLICE_ARG(recipe.more_tags));
 	draft = (struct event_draft){
 		.created_at = recipe.created_at ? recipe.created_at : NOW,
 		.kind = recipe.kind ? recipe.kind : FRAME_KIND,
@@ -120,8 +121,8 @@ static inline void fixture_write(struct fixture *fixture, struct recipe recipe,
 		.content = slice_of(recipe.content ? recipe.content : SEALED),
 	};
 	ck_assert_msg(event_sign(fixture->crypto,
-				 recipe.author ? recipe.author : fixture->agent, &draft, aux,
-				 out, NULL, &err),
+				 recipe.author ? recipe.author : fixture->agent, &draft,
+				 aux, out, NULL, &err),
 		      "%s", err.text);
 	buf_finish(&tags);
 }

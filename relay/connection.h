@@ -1,0 +1,111 @@
+#ifndef RELAY_CONNECTION_H
+#define RELAY_CONNECTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "relay/admit.h"
+#include "relay/counters.h"
+#include "relay/queue.h"
+#include "relay/route.h"
+#include "relay/window.h"
+#include "wire/base/arena.h"
+#include "wire/base/buf.h"
+#include "wire/base/slice.h"
+#include "wire/frame/limits.h"
+
+/* WebSocket close codes (RFC 6455, 7.4.1). */
+#define CLOSE_GOING_AWAY 1001
+#define CLOSE_BAD_TEXT 1007
+#define CLOSE_POLICY 1008
+#define CLOSE_TOO_BIG 1009
+
+/* Most text of filters in all subscriptions of one connection: room for every one of the
+ * 64 to name a hundred keys. Parsed, a filter takes about twice its text. Our choice. */
+#define CONNECTION_FILTER_BYTES_MAX (512 * 1024)
+
+struct connection;
+
+/* How connections reach their sockets and the time; the server's, or a test's. */
+struct connection_io {
+	/* There is something to send, or the connection wants to be closed. */
+	void (*wake)(struct connection *connection);
+	int64_t (*unix_ms)(void);
+	int64_t (*now_ms)(void); /* does not go back */
+};
+
+/* What all connections of one relay share. One thread: the loop's. */
+struct core {
+	const struct connection_io *io;
+	struct admit admit;
+	struct window window;
+	struct route route;
+	struct counters counters;
+	struct retained retained;
+	struct arena arena;       /* of the message being handled */
+	struct buf answer;        /* of the message being written */
+	struct buf stripped;      /* of an event that had more than it should */
+	const struct slice *urls; /* taken as ours in AUTH; whoever listens sets them */
+	size_t url_count;
+	struct connection *connections;
+	struct connection *behind; /* slow readers met in this fan-out */
+	uint64_t fan_out;          /* number of the last one */
+};
+
+/* Takes no URL as ours yet: that is known when the relay listens. */
+void core_init(struct core *core, const struct connection_io *io, struct crypto *crypto);
+/* All connections must be gone. */
+void core_finish(struct core *core);
+/* Counts a refusal and logs it, unless that kind was logged just now. @text: may hold the
+ * peer's words. */
+void core_refuse(struct core *core, uint64_t connection, enum refusal refusal,
+		 const char *text);
+
+enum connection_state {
+	CONNECTION_OPEN,
+	CONNECTION_CLOSING, /* what is queued is sent, then the socket is closed */
+};
+
+/* One client: NIP-01's server side without the socket. */
+struct connection {
+	struct core *core;
+	struct connection *next, *prev;
+	void *socket;    /* the io's */
+	uint64_t number; /* for the log */
+	enum connection_state state;
+	int close_code;
+	const char *close_reason; /* static */
+	struct buf partial;       /* of a message that is still arriving */
+	char challenge[33];       /* 16 random bytes in hex */
+	char *host_url;           /* ws://Host if Host was loopback's, else NULL */
+	struct keyset keys;
+	struct subscription *subs[RELAY_SUBS_MAX];
+	size_t sub_count;
+	size_t sub_bytes; /* of their filters' texts */
+	struct queue queue;
+	bool is_behind;
+	struct connection *next_behind;
+	uint64_t fan_out; /* number of the last one that reached it */
+};
+
+/* Greets with an AUTH challenge. @host_url: taken as ours in AUTH; copied, may be NULL.
+ */
+struct connection *connection_create(struct core *core, void *socket,
+				     const char *host_url);
+/* The socket is gone. NULL is fine. */
+void connection_destroy(struct connection *connection);
+
+enum chunk {
+	CHUNK_TEXT,
+	CHUNK_BINARY,
+};
+/* Some bytes of a message; @last when they are the end of it. */
+void connection_receive(struct connection *connection, struct slice bytes,
+			enum chunk type, bool last);
+/* Closes a client that neither authenticated nor subscribed in RELAY_AUTH_TIMEOUT_S. */
+void connection_auth_timeout(struct connection *connection);
+/* Sends what is queued, then closes. @reason: static. */
+void connection_close(struct connection *connection, int code, const char *reason);
+
+#endif

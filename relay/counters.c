@@ -1,0 +1,83 @@
+#include "relay/counters.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+static const char *const refusal_names[] = {
+	[REFUSAL_MALFORMED] = "malformed",
+	[REFUSAL_UTF8] = "utf8",
+	[REFUSAL_BINARY] = "binary",
+	[REFUSAL_OVERSIZE] = "oversize",
+	[REFUSAL_SHAPE] = "shape",
+	[REFUSAL_UNAUTHENTICATED] = "unauthenticated",
+	[REFUSAL_AUTHOR] = "author",
+	[REFUSAL_STALE] = "stale",
+	[REFUSAL_OWNER] = "owner",
+	[REFUSAL_RATE] = "rate",
+	[REFUSAL_ID] = "id",
+	[REFUSAL_SIGNATURE] = "signature",
+	[REFUSAL_STORED_KIND] = "stored_kind",
+	[REFUSAL_KIND] = "kind",
+	[REFUSAL_EXPIRED] = "expired",
+	[REFUSAL_AUTH] = "auth",
+	[REFUSAL_FILTER] = "filter",
+	[REFUSAL_GATED] = "gated",
+	[REFUSAL_SUBSCRIPTIONS] = "subscriptions",
+	[REFUSAL_REPLAY] = "replay",
+	[REFUSAL_COUNT] = "count",
+	[REFUSAL_BEHIND] = "behind",
+	[REFUSAL_IDLE] = "idle",
+	[REFUSAL_ORIGIN] = "origin",
+	[REFUSAL_FULL] = "full",
+};
+static_assert(sizeof(refusal_names) / sizeof(refusal_names[0]) == REFUSAL_LAST + 1,
+	      "every refusal has a name");
+
+const char *refusal_name(enum refusal refusal)
+{
+	return refusal_names[refusal];
+}
+
+bool counters_refuse(struct counters *counters, enum refusal refusal, int64_t now_ms,
+		     uint64_t *silent_out)
+{
+	counters->refused[refusal]++;
+	if (counters->quiet[refusal].logged &&
+	    now_ms - counters->quiet[refusal].at_ms < REFUSAL_LOG_MS) {
+		counters->quiet[refusal].silent++;
+		return false;
+	}
+	*silent_out = counters->quiet[refusal].silent;
+	counters->quiet[refusal].logged = true;
+	counters->quiet[refusal].at_ms = now_ms;
+	counters->quiet[refusal].silent = 0;
+	return true;
+}
+
+static void write_one(struct buf *out, const char *name, const char *type, uint64_t value)
+{
+	(void)buf_printf(out, "# TYPE perch_relay_%s %s\nperch_relay_%s %" PRIu64 "\n",
+			 name, type, name, value);
+}
+
+void counters_write(const struct counters *counters, struct buf *out)
+{
+	int i;
+
+	write_one(out, "connections", "gauge", counters->connections);
+	write_one(out, "connections_total", "counter", counters->connections_total);
+	write_one(out, "messages_total", "counter", counters->messages);
+	write_one(out, "authenticated_total", "counter", counters->authenticated);
+	write_one(out, "frames_total", "counter", counters->frames);
+	write_one(out, "events_total", "counter", counters->events);
+	write_one(out, "duplicates_total", "counter", counters->duplicates);
+	write_one(out, "ignored_total", "counter", counters->ignored);
+	write_one(out, "deliveries_total", "counter", counters->deliveries);
+	write_one(out, "unheard_total", "counter", counters->unheard);
+	write_one(out, "sent_bytes_total", "counter", counters->sent_bytes);
+	(void)buf_lit(out, "# TYPE perch_relay_refused_total counter\n");
+	for (i = 0; i <= REFUSAL_LAST; i++)
+		(void)buf_printf(out,
+				 "perch_relay_refused_total{reason=\"%s\"} %" PRIu64 "\n",
+				 refusal_names[i], counters->refused[i]);
+}

@@ -1,0 +1,17 @@
+#ifndef RELAY_PORT_H
+#define RELAY_PORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/base/err.h"
+
+/* True for localhost, 127.0.0.0/8 and ::1, with or without brackets. */
+bool host_is_loopback(const char *host);
+
+/* Fills @err with why nobody can listen on @host (a numeric address) and @port: who has
+ * it, as far as /proc tells, and what to do. */
+void port_explain(const char *host, uint16_t port, struct err *err);
+
+#endif

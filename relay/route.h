@@ -1,0 +1,69 @@
+#ifndef RELAY_ROUTE_H
+#define RELAY_ROUTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "relay/body.h"
+#include "wire/base/arena.h"
+#include "wire/base/map.h"
+#include "wire/nostr/event.h"
+#include "wire/nostr/filter.h"
+
+/* Kinds that only their p may read: a filter for nothing else must name the reader's own
+ * key. */
+bool kind_is_gated(uint32_t kind);
+
+/* One REQ of one connection. Made by subscription_create(); the links are the route's. */
+struct subscription {
+	void *reader;       /* whoever is told of a match; the maker's */
+	struct arena arena; /* holds id, filters, frame_filters, keys, links */
+	struct slice id;
+	struct body *head; /* id as a JSON string, for the queue */
+	struct filter *filters;
+	size_t filter_count;
+	size_t bytes; /* of the filters' texts */
+	/* Those that may match frames: every #p is one of the reader's own keys. */
+	const struct filter **frame_filters;
+	size_t frame_filter_count;
+	uint8_t *keys; /* all #p of frame_filters, each once, one behind the other */
+	size_t key_count;
+	struct route_link *links; /* one per key */
+	struct subscription *next, *prev;
+};
+
+/**
+ * subscription_create - parse the filters of a REQ once
+ * @keys: those the reader has authenticated, one behind the other
+ *
+ * ERR_REFUSED with @gated_out true: a filter asks for gated kinds alone and not only for
+ * those sent to the reader's own keys. Other errors are filter_parse()'s.
+ * Ends with subscription_destroy(); not in any route yet.
+ */
+struct subscription *subscription_create(struct slice id, const struct slice *filters,
+					 size_t filter_count, const uint8_t *keys,
+					 size_t key_count, bool *gated_out,
+					 struct err *err);
+/* NULL is fine. Take it out of its route first. */
+void subscription_destroy(struct subscription *sub);
+
+/* All live subscriptions. Frames are found by their p, so that one costs what its own
+ * readers cost; other events are matched against every subscription. */
+struct route {
+	struct map by_key; /* p -> list of links */
+	struct subscription *all;
+	size_t count;
+};
+
+void route_init(struct route *route);
+/* The subscriptions must have been removed. */
+void route_finish(struct route *route);
+void route_add(struct route *route, struct subscription *sub);
+void route_remove(struct route *route, struct subscription *sub);
+/* Calls @on_match once for each subscription that @event matches. It must not add or
+ * remove any. @event's p is read from its tags when it is a frame. */
+void route_event(struct route *route, const struct event *event,
+		 void (*on_match)(void *ctx, struct subscription *sub), void *ctx);
+
+#endif

@@ -1,0 +1,41 @@
+#ifndef RELAY_SERVER_H
+#define RELAY_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "relay/connection.h"
+#include "wire/base/err.h"
+#include "wire/host/loop.h"
+#include "wire/host/options.h"
+
+/* The sockets of the relay: WebSocket on path /, NIP-11 and a short page there for HTTP,
+ * /healthz; /metrics and /healthz on a port of their own. HTTP/1.1 only. */
+struct server;
+
+struct server_options {
+	const char *host;         /* numeric loopback address */
+	uint16_t port;            /* 0: choose one */
+	const char *metrics_host; /* NULL: no metrics port */
+	uint16_t metrics_port;
+	/* Origins of web pages that may connect besides our own address; "*" for all.
+	 * Borrowed. */
+	const struct option_list *allow_origins;
+};
+
+/* How connections of @core reach their sockets. */
+extern const struct connection_io server_io;
+
+/* Starts to listen. A taken port says who has it. */
+struct server *server_create(struct loop *loop, struct core *core,
+			     const struct server_options *options, struct err *err);
+uint16_t server_port(const struct server *server);
+/* 0 when there is none. */
+uint16_t server_metrics_port(const struct server *server);
+/* Refuses new clients, closes all others with 1001 and calls @on_stopped when the last
+ * has gone, at once when there is none. A client that does not read takes 5 s. */
+void server_stop(struct server *server, void (*on_stopped)(void *ctx), void *ctx);
+/* Call after loop_destroy(): until then libwebsockets may call back. NULL is fine. */
+void server_destroy(struct server *server);
+
+#endif

@@ -1,0 +1,298 @@
+// The relay's HTTP side and its life as a process: NIP-11, who may connect, start and stop.
+import assert from "node:assert/strict";
+import { connect as connectTcp } from "node:net";
+import { once } from "node:events";
+import { networkInterfaces } from "node:os";
+import { after, before, test } from "node:test";
+import WebSocket from "ws";
+import { authEvent, makeKey, sign } from "./support/keys.mjs";
+import { Peer } from "./support/peer.mjs";
+import { spawnPerch, startRelay } from "./support/perch.mjs";
+
+let relay, http;
+before(async () => {
+	relay = await startRelay(["--allow-origin", "https://allowed.example", "--url", "wss://public.example/relay"]);
+	http = relay.url.replace("ws:", "http:");
+});
+after(async () => {
+	assert.deepEqual(await relay.stop(), { code: 0, signal: null }, relay.stderr());
+	assert.doesNotMatch(relay.stderr(), /Sanitizer|runtime error/);
+});
+
+async function info() {
+	const answer = await fetch(http, { headers: { accept: "application/nostr+json" } });
+	return answer.json();
+}
+
+/** The HTTP status that an upgrade was answered with; 101 for a WebSocket. */
+function upgradeStatus(url, options) {
+	return new Promise((resolve) => {
+		const socket = new WebSocket(url, options);
+		socket.on("open", () => { socket.close(); resolve(101); });
+		socket.on("unexpected-response", (request, response) => { request.destroy(); resolve(response.statusCode); });
+		socket.on("error", () => {});
+	});
+}
+
+/** Sends bytes and returns all that comes back until the end. */
+async function rawHttp(text) {
+	const socket = connectTcp(relay.port, "127.0.0.1");
+	let answer = "";
+	socket.setEncoding("latin1").on("data", (piece) => (answer += piece)).on("error", () => {});
+	socket.write(text);
+	await once(socket, "close");
+	return answer;
+}
+
+test("NIP-11 comes with its own type, for any origin, with the date", async () => {
+	const answer = await fetch(http, { headers: { accept: "text/html, application/nostr+json;q=0.9" } });
+	assert.equal(answer.status, 200);
+	assert.equal(answer.headers.get("content-type"), "application/nostr+json");
+	assert.equal(answer.headers.get("access-control-allow-origin"), "*");
+	assert.ok(Math.abs(Date.parse(answer.headers.get("date")) - Date.now()) < 5000);
+	const body = await answer.json();
+	assert.deepEqual(body.supported_nips, [1, 11, 40, 42, 70]);
+	assert.match(body.description, /not kept/);
+	assert.equal(body.perch.backfill_per_second, 20);
+	assert.equal(body.perch.stores_events, false);
+});
+
+test("OPTIONS is answered for CORS", async () => {
+	const answer = await fetch(http, { method: "OPTIONS" });
+	assert.equal(answer.status, 204);
+	for (const name of ["origin", "headers", "methods"])
+		assert.ok(answer.headers.get(`access-control-allow-${name}`));
+	assert.ok(answer.headers.get("date"));
+});
+
+test("a browser gets a short page, other paths 404, other methods 405, all dated", async () => {
+	const page = await fetch(http);
+	assert.equal(page.status, 200);
+	assert.match(await page.text(), /This is a Nostr relay/);
+	const missing = await fetch(`${http}/elsewhere`);
+	assert.equal(missing.status, 404);
+	const posted = await fetch(http, { method: "POST", body: "x" });
+	assert.equal(posted.status, 405);
+	for (const answer of [page, missing, posted])
+		assert.ok(answer.headers.get("date"));
+	const health = await fetch(`${http}/healthz`);
+	assert.equal(await health.text(), "ok\n");
+});
+
+test("the WebSocket handshake is dated too", async () => {
+	const socket = new WebSocket(relay.url);
+	const [response] = await once(socket, "upgrade");
+	assert.ok(Math.abs(Date.parse(response.headers.date) - Date.now()) < 5000);
+	socket.close();
+});
+
+test("WebSocket is at / only", async () => {
+	assert.equal(await upgradeStatus(`${relay.url}/`), 101);
+	assert.equal(await upgradeStatus(`${relay.url}/?x=1`), 101);
+	assert.equal(await upgradeStatus(`${relay.url}/chat`), 404);
+});
+
+test("a foreign origin is refused, an allowed one and our own are not", async () => {
+	const from = (origin) => upgradeStatus(relay.url, { origin });
+	assert.equal(await from("https://evil.example"), 403);
+	assert.equal(await from("null"), 403);
+	assert.equal(await from(`http://127.0.0.1:${relay.port + 1}`), 403);
+	assert.equal(await from("https://allowed.example"), 101);
+	assert.equal(await from(`http://localhost:${relay.port}`), 101);
+	// DNS rebinding: the page's name points at loopback, Host and Origin agree.
+	assert.equal(await upgradeStatus(relay.url, {
+		origin: `http://evil.example:${relay.port}`, headers: { host: `evil.example:${relay.port}` } }), 403);
+});
+
+test("an upgrade to anything but WebSocket ends the connection", async () => {
+	const settings = "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n";
+	for (const protocol of ["h2c", "foo", "websocket2"]) {
+		const answer = await rawHttp(`GET / HTTP/1.1\r\nHost: 127.0.0.1:${relay.port}\r\n` +
+			`Connection: Upgrade, HTTP2-Settings\r\nUpgrade: ${protocol}\r\n${settings}\r\n`);
+		assert.doesNotMatch(answer, /^HTTP\/1.1 (101|200)/);
+	}
+	assert.equal((await fetch(`${http}/healthz`)).status, 200);
+});
+
+test("NIP-42: a wrong answer gets OK false with the reason, and a right one still works", async () => {
+	const key = makeKey();
+	const peer = await Peer.open(relay.url);
+	const challenge = await peer.challenge();
+	assert.ok(challenge.length >= 32);
+	const good = authEvent(key, relay.url, challenge);
+	const wrong = [
+		authEvent(key, relay.url, "another challenge"),
+		authEvent(key, "ws://evil.example", challenge),
+		authEvent(key, `ws://127.0.0.1:${relay.port + 1}`, challenge),
+		authEvent(key, relay.url, challenge, { created_at: good.created_at - 700 }),
+		sign(key, { kind: 1, tags: good.tags }),
+		{ ...good, sig: "0".repeat(128) },
+	];
+	for (const event of wrong) {
+		peer.send("AUTH", event);
+		const ok = await peer.next("OK", event.id);
+		assert.equal(ok[2], false);
+		assert.match(ok[3], /^invalid: ./);
+	}
+	await peer.auth(key);
+	await peer.close();
+});
+
+test("NIP-42: our address by each loopback name and --url are taken as ours", async () => {
+	const names = [`ws://127.0.0.1:${relay.port}/`, `ws://localhost:${relay.port}`, "wss://PUBLIC.example/relay/"];
+	for (const name of names) {
+		const key = makeKey();
+		const peer = await Peer.open(relay.url);
+		const event = authEvent(key, name, await peer.challenge());
+		peer.send("AUTH", event);
+		assert.equal((await peer.next("OK", event.id))[2], true, name);
+		await peer.close();
+	}
+});
+
+test("NIP-42: a forwarded loopback port in Host is ours, a foreign Host is not", async () => {
+	for (const [host, accepted] of [["localhost:9000", true], ["evil.example", false]]) {
+		const peer = await Peer.open(relay.url, { headers: { host } });
+		const event = authEvent(makeKey(), `ws://${host}`, await peer.challenge());
+		peer.send("AUTH", event);
+		assert.equal((await peer.next("OK", event.id))[2], accepted, host);
+		await peer.close();
+	}
+});
+
+test("every connection has a challenge of its own", async () => {
+	const peers = await Promise.all([Peer.open(relay.url), Peer.open(relay.url)]);
+	const [a, b] = await Promise.all(peers.map((peer) => peer.challenge()));
+	assert.notEqual(a, b);
+	await Promise.all(peers.map((peer) => peer.close()));
+});
+
+test("what NIP-11 says of messages is enforced", async () => {
+	const { limitation } = await info();
+	const peer = await Peer.open(relay.url);
+	const most = limitation.max_message_length;
+	const notice = JSON.stringify(["HELLO"]);
+	peer.raw(notice + " ".repeat(most - notice.length));
+	assert.match((await peer.next("NOTICE"))[1], /^invalid: /);
+	peer.raw(notice + " ".repeat(most - notice.length + 1));
+	assert.equal((await peer.next("NOTICE"))[1], `invalid: message is over ${most} bytes`);
+	assert.equal((await peer.closed).code, 1009);
+});
+
+test("what NIP-11 says of subscriptions is enforced", async () => {
+	const { limitation, perch } = await info();
+	const peer = await Peer.open(relay.url);
+	const ids = Array.from({ length: limitation.max_subscriptions }, (_, i) => `s${i}`);
+	await Promise.all(ids.map((id) => peer.subscribe(id, {})));
+	peer.send("REQ", "more", {});
+	assert.match((await peer.next("CLOSED", "more"))[2], /^error: at most 64 subscriptions/);
+	assert.deepEqual(await peer.subscribe("s0", { kinds: [20001] }), [], "replacing one is not one more");
+	peer.send("CLOSE", "s0");
+	assert.deepEqual(await peer.subscribe("more", {}), []);
+	peer.send("CLOSE", "more");
+	const longest = "é".repeat(limitation.max_subid_length);
+	assert.deepEqual(await peer.subscribe(longest, {}), []);
+	peer.send("CLOSE", longest);
+	peer.send("REQ", `${longest}x`, {});
+	const answer = await peer.nextRefusal();
+	assert.match(answer.at(-1), /^invalid: /);
+	assert.deepEqual(await peer.subscribe("f", ...Array(perch.max_filters).fill({})), []);
+	peer.send("REQ", "g", ...Array(perch.max_filters + 1).fill({}));
+	assert.match((await peer.next("CLOSED", "g"))[2], /^invalid: /);
+	await peer.close();
+});
+
+test("what NIP-11 says of tags is enforced", async () => {
+	const { limitation } = await info();
+	const key = makeKey();
+	const peer = await Peer.as(relay.url, key);
+	const tags = Array.from({ length: limitation.max_event_tags }, () => ["x"]);
+	assert.equal((await peer.publish(sign(key, { kind: 20001, tags })))[2], true);
+	const ok = await peer.publish(sign(key, { kind: 20001, tags: [...tags, ["x"]] }));
+	assert.deepEqual([ok[2], /^invalid: /.test(ok[3])], [false, true]);
+	await peer.close();
+});
+
+test("metrics and health have a port of their own when asked for", async () => {
+	const other = await startRelay(["--metrics", "127.0.0.1:0"]);
+	const key = makeKey();
+	const peer = await Peer.as(other.url, key);
+	await peer.publish(sign(key, { kind: 1 }));
+	await peer.settle();
+	const base = /metrics on (http:\/\/[\d.:]+)\/metrics/.exec(other.stderr())[1];
+	const text = await (await fetch(`${base}/metrics`)).text();
+	assert.match(text, /^perch_relay_refused_total\{reason="stored_kind"\} 1$/m);
+	assert.match(text, /^perch_relay_connections 1$/m);
+	assert.equal(await (await fetch(`${base}/healthz`)).text(), "ok\n");
+	assert.equal((await fetch(base)).status, 404);
+	assert.equal((await fetch(`${other.url.replace("ws:", "http:")}/metrics`)).status, 404);
+	await peer.close();
+	await other.stop();
+});
+
+test("SIGTERM closes every client with 1001 and exits 0", async () => {
+	const other = await startRelay();
+	const peers = await Promise.all([Peer.open(other.url), Peer.open(other.url), Peer.open(other.url)]);
+	await Promise.all(peers.map((peer) => peer.subscribe("a", {})));
+	const stopped = other.stop();
+	for (const peer of peers)
+		assert.equal((await peer.closed).code, 1001);
+	assert.deepEqual(await stopped, { code: 0, signal: null });
+	assert.match(other.stderr(), /^info relay: listening on ws:\/\/127\.0\.0\.1:\d+\/$/m);
+	assert.match(other.stderr(), /^info relay: stopping on signal 15: connections=3 /m);
+	assert.doesNotMatch(other.stderr(), /Sanitizer|runtime error/);
+});
+
+test("SIGTERM does not wait for a client that stopped reading", async () => {
+	const other = await startRelay();
+	const peer = await Peer.open(other.url);
+	peer.socket.pause();
+	const { code } = await other.stop();
+	assert.equal(code, 0);
+});
+
+test("after kill -9 it starts again on the same port, with clients still connected", async () => {
+	const first = await startRelay();
+	const peer = await Peer.as(first.url, makeKey());
+	assert.deepEqual(await first.stop("SIGKILL"), { code: null, signal: "SIGKILL" });
+	const second = await startRelay(["--listen", `127.0.0.1:${first.port}`]);
+	assert.equal(second.port, first.port);
+	await peer.closed;
+	await (await Peer.as(second.url, makeKey())).close();
+	await second.stop();
+});
+
+test("a taken port is one line: who has it, and what to do", async () => {
+	const second = spawnPerch(["relay", "--listen", `127.0.0.1:${relay.port}`]);
+	assert.equal((await second.exited).code, 1);
+	assert.equal(second.stderr().trim().split("\n").length, 1);
+	assert.match(second.stderr(), new RegExp(
+		`port ${relay.port} is taken by process ${relay.child.pid} \\(.*relay.*\\): stop it, or .*--listen HOST:PORT`));
+});
+
+test("beyond loopback is refused and the line says why", async () => {
+	for (const host of ["0.0.0.0:0", "[::]:0", "192.0.2.1:7447", "relay.example:7447"]) {
+		const other = spawnPerch(["relay", "--listen", host]);
+		assert.equal((await other.exited).code, 1, host);
+		assert.match(other.stderr(), /is not a loopback address: .*use 127\.0\.0\.1/);
+	}
+});
+
+test("nobody can reach it by an address that is not loopback", async (t) => {
+	const addresses = Object.values(networkInterfaces()).flat().filter((each) => !each.internal && !each.scopeid);
+	if (addresses.length === 0)
+		return t.skip("this machine has none");
+	for (const { address } of addresses) {
+		const socket = connectTcp(relay.port, address);
+		const outcome = await new Promise((resolve) => {
+			socket.on("connect", () => resolve("connected")).on("error", (error) => resolve(error.code));
+		});
+		socket.destroy();
+		assert.equal(outcome, "ECONNREFUSED", address);
+	}
+});
+
+test("usage errors exit 2", async () => {
+	const other = spawnPerch(["relay", "--lisen", "127.0.0.1:0"]);
+	assert.equal((await other.exited).code, 2);
+});

@@ -1,0 +1,120 @@
+// A bare Nostr client that hides nothing: every message is there to be looked at.
+import assert from "node:assert/strict";
+import WebSocket from "ws";
+import { authEvent } from "./keys.mjs";
+
+// A wait that takes this long has failed; the message says what came instead.
+const TIMEOUT_MS = 20000;
+
+export class Peer {
+	inbox = [];
+	#waiting = [];
+
+	/** Connects; `options` are those of the ws library. */
+	static async open(url, options) {
+		const peer = new Peer();
+		peer.url = url;
+		peer.socket = new WebSocket(url, options);
+		peer.closed = new Promise((resolve) =>
+			peer.socket.on("close", (code, reason) => resolve({ code, reason: String(reason) })));
+		peer.socket.on("message", (data) => peer.#receive(JSON.parse(String(data))));
+		await new Promise((resolve, reject) => {
+			peer.socket.on("open", resolve);
+			peer.socket.on("error", reject);
+		});
+		return peer;
+	}
+
+	/** Connects and authenticates every key. */
+	static async as(url, ...keys) {
+		const peer = await Peer.open(url);
+		for (const key of keys)
+			await peer.auth(key);
+		return peer;
+	}
+
+	#receive(message) {
+		const i = this.#waiting.findIndex(({ matches }) => matches(message));
+		if (i >= 0)
+			this.#waiting.splice(i, 1)[0].resolve(message);
+		else
+			this.inbox.push(message);
+	}
+
+	/** The next message that begins with these elements; earlier others stay in the inbox. */
+	next(...start) {
+		return this.#next(start, (message) => start.every((part, i) => message[i] === part));
+	}
+
+	/** The next refusal that is no OK. */
+	nextRefusal() {
+		return this.#next(["NOTICE or CLOSED"], ([verb]) => verb === "NOTICE" || verb === "CLOSED");
+	}
+
+	#next(wanted, matches) {
+		const i = this.inbox.findIndex(matches);
+		if (i >= 0)
+			return Promise.resolve(this.inbox.splice(i, 1)[0]);
+		return new Promise((resolve, reject) => {
+			const timer = setTimeout(() => reject(new Error(
+				`no ${JSON.stringify(wanted)}; inbox: ${JSON.stringify(this.inbox).slice(0, 2000)}`)),
+			TIMEOUT_MS);
+			this.#waiting.push({
+				matches,
+				resolve: (message) => { clearTimeout(timer); resolve(message); },
+			});
+		});
+	}
+
+	send(...message) {
+		this.socket.send(JSON.stringify(message));
+	}
+
+	/** Sends text as it is. */
+	raw(text) {
+		this.socket.send(text);
+	}
+
+	async challenge() {
+		this.#challenge ??= (await this.next("AUTH"))[1];
+		return this.#challenge;
+	}
+	#challenge;
+
+	/** Authenticates and returns the OK. */
+	async auth(key, options) {
+		const event = authEvent(key, this.url, await this.challenge(), options);
+		this.send("AUTH", event);
+		const ok = await this.next("OK", event.id);
+		assert.equal(ok[2], true, ok[3]);
+		return ok;
+	}
+
+	/** Publishes and returns the OK, whatever it says. */
+	publish(event) {
+		this.send("EVENT", event);
+		return this.next("OK", event.id);
+	}
+
+	/** Subscribes and returns the events that came before EOSE. */
+	async subscribe(id, ...filters) {
+		this.send("REQ", id, ...filters);
+		await this.next("EOSE", id);
+		const isOurs = (message) => message[0] === "EVENT" && message[1] === id;
+		const events = this.inbox.filter(isOurs).map((message) => message[2]);
+		this.inbox = this.inbox.filter((message) => !isOurs(message));
+		return events;
+	}
+
+	/** Everything sent so far has been answered when this returns. */
+	async settle() {
+		this.send("REQ", "settle", { limit: 0, kinds: [1] });
+		await this.next("EOSE", "settle");
+		this.send("CLOSE", "settle");
+	}
+
+	async close() {
+		this.socket.close();
+		return this.closed;
+	}
+}

@@ -1,0 +1,55 @@
+// Starts perch's programs for tests: the binary is $PERCH_BIN, the folders are the test's own.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../../../", import.meta.url));
+export const perchBin = process.env.PERCH_BIN ?? join(root, "build/perch");
+
+/**
+ * Starts `perch ...args` with folders of its own. The result has `child`, `stderr()` and
+ * `stdout()` (what came so far), `exited` (a promise of {code, signal}), and `stop(signal)`,
+ * which waits for the end. Descriptor 3 is a pipe, `child.stdio[3]`.
+ */
+export function spawnPerch(args, { env = {} } = {}) {
+	const home = mkdtempSync(join(tmpdir(), "perch-test-"));
+	const child = spawn(perchBin, args, {
+		stdio: ["pipe", "pipe", "pipe", "pipe"],
+		env: { ...process.env, PERCH_HOME: home, XDG_CONFIG_HOME: home, ...env },
+	});
+	const text = { stdout: "", stderr: "" };
+	for (const name of ["stdout", "stderr"])
+		child[name].setEncoding("utf8").on("data", (piece) => (text[name] += piece));
+	const exited = once(child, "close").then(([code, signal]) => {
+		rmSync(home, { recursive: true, force: true });
+		return { code, signal };
+	});
+	return {
+		child,
+		home,
+		exited,
+		stdout: () => text.stdout,
+		stderr: () => text.stderr,
+		async stop(signal = "SIGTERM") {
+			child.kill(signal);
+			return exited;
+		},
+	};
+}
+
+/**
+ * Starts a relay on a free port and waits until it listens. Adds `port` and `url` to what
+ * spawnPerch() returns; the test stops it, and finds sanitizer reports in `stderr()`.
+ */
+export async function startRelay(args = [], options) {
+	const process = spawnPerch(
+		["relay", "--listen", "127.0.0.1:0", "--ready-fd", "3", ...args], options);
+	const ready = once(process.child.stdio[3], "data").then(([line]) => Number(String(line)));
+	const port = await Promise.race([ready, process.exited.then(() => undefined)]);
+	if (!port)
+		throw new Error(`the relay did not start: ${process.stderr()}`);
+	return { ...process, port, url: `ws://127.0.0.1:${port}` };
+}
