@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "relay/relay.h"
 
 static const struct command {
@@ -11,7 +12,9 @@ static const struct command {
 	int (*main)(int argc, char *argv[]);
 	const char *summary;
 } commands[] = {
+	{"agent", agent_main, "run an ACP agent and publish what it does"},
 	{"relay", relay_main, "route sealed frames between harnesses and observers"},
+	{"demo-agent", demo_main, "the scripted ACP agent that `perch up --demo` plays"},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -19,7 +22,8 @@ static const struct command {
 static void print_help(FILE *out)
 {
 	(void)fputs("Usage: perch COMMAND [OPTIONS]\n"
-		    "Watch, steer and look back over your coding agents, through a relay that "
+		    "Watch, steer and look back over your coding agents, through a relay "
+		    "that "
 		    "can read none of it.\n\n",
 		    out);
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
@@ -47,7 +51,8 @@ int main(int argc, char *argv[])
 		if (strcmp(name, commands[i].name) == 0)
 			return commands[i].main(argc - 1, argv + 1);
 	if (argc > 1)
-		(void)fprintf(stderr, "perch: no command \"%.40s\"; perch --help lists them\n",
+		(void)fprintf(stderr,
+			      "perch: no command \"%.40s\"; perch --help lists them\n",
 			      name);
 	else
 		print_help(stderr);

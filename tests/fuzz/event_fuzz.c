@@ -1,5 +1,5 @@
-/* Events and messages from anywhere. An event that parses has a canonical form, which parses
- * to an event of the same id. */
+/* Events and messages from anywhere. An event that parses has a canonical form, which
+ * parses to an event of the same id. */
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>
@@ -69,8 +69,8 @@ static void check_event(struct slice text, struct arena *arena)
 	assert(again.tag_count == event.tag_count);
 	(void)event_check_sig(crypto, &event, NULL);
 	(void)nipoa_check(crypto, &event, owner, NULL, NULL);
-	(void)nip42_check(&event, tag_value(event_tag(&event, SLICE("challenge"))), urls, 1,
-			  event.created_at, NULL);
+	(void)nip42_check(&event, tag_value(event_tag(&event, SLICE("challenge"))), urls,
+			  1, event.created_at, NULL);
 	buf_finish(&scratch);
 	buf_finish(&canonical);
 }

@@ -8,13 +8,16 @@
 
 static void check_filter(struct slice text, struct arena *arena)
 {
-	static struct slice e[] = {SLICE_INIT("e"), SLICE_INIT("00000000000000000000000000000000"
-							       "00000000000000000000000000000000")};
+	static struct slice e[] = {SLICE_INIT("e"),
+				   SLICE_INIT("00000000000000000000000000000000"
+					      "00000000000000000000000000000000")};
 	static struct slice t[] = {SLICE_INIT("t"), SLICE_INIT("a")};
 	static struct slice bare[] = {SLICE_INIT("t")};
 	struct tag tags[] = {{e, 2}, {bare, 1}, {t, 2}};
-	const struct event event = {
-		.kind = 1, .created_at = 5, .tags = tags, .tag_count = sizeof(tags) / sizeof(tags[0])};
+	const struct event event = {.kind = 1,
+				    .created_at = 5,
+				    .tags = tags,
+				    .tag_count = sizeof(tags) / sizeof(tags[0])};
 	static const uint8_t key[KEY_BYTES];
 	struct filter filter;
 

@@ -1,5 +1,5 @@
-/* The JSON reader and writer against each other: two ways of reading agree, what is written
- * reads back, what is repaired has no broken string left. */
+/* The JSON reader and writer against each other: two ways of reading agree, what is
+ * written reads back, what is repaired has no broken string left. */
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>
@@ -40,7 +40,8 @@ static void walk(struct json *json)
 		/* An integer reads as itself; any other number is only passed. */
 		struct json copy = *json;
 
-		if (json_skip(&copy, &raw) && json_int(json, INT64_MIN, INT64_MAX, &number))
+		if (json_skip(&copy, &raw) &&
+		    json_int(json, INT64_MIN, INT64_MAX, &number))
 			assert(json->at == copy.at);
 		*json = copy;
 		return;

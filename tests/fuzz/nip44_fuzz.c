@@ -1,5 +1,5 @@
-/* Payloads from anywhere are refused or opened; what is sealed opens; and a peer who holds
- * the key may put anything under a right MAC. */
+/* Payloads from anywhere are refused or opened; what is sealed opens; and a peer who
+ * holds the key may put anything under a right MAC. */
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>
@@ -30,7 +30,8 @@ static void check_text(struct slice text, struct buf *one, struct buf *two)
 	buf_clear(one);
 	if (base64_decode(text, one, NULL)) {
 		/* Bytes have one text only. */
-		base64_encode((const uint8_t *)one->ptr, one->len, buf_extend(two, text.len));
+		base64_encode((const uint8_t *)one->ptr, one->len,
+			      buf_extend(two, text.len));
 		assert(slice_eq(buf_slice(two), text));
 	}
 	buf_clear(one);
@@ -65,10 +66,12 @@ static void check_padding(struct slice text, struct buf *one, struct buf *two)
 	(void)buf_append_byte(one, 2);
 	(void)buf_append(one, from_nonce);
 	ciphertext = (uint8_t *)buf_extend(one, text.len + 32);
-	chacha20(crypto, keys, keys + 32, (const uint8_t *)text.ptr, text.len, ciphertext);
+	chacha20(crypto, keys, keys + 32, (const uint8_t *)text.ptr, text.len,
+		 ciphertext);
 	authentic = (struct slice){one->ptr + 1, sizeof(nonce) + text.len};
 	hmac_sha256(crypto, keys + 44, 32, &authentic, 1, ciphertext + text.len);
-	base64_encode((const uint8_t *)one->ptr, one->len, buf_extend(two, base64_len(one->len)));
+	base64_encode((const uint8_t *)one->ptr, one->len,
+		      buf_extend(two, base64_len(one->len)));
 	buf_clear(one);
 	if (nip44_decrypt(crypto, key, buf_slice(two), one, NULL))
 		assert(one->len > 0 && nip44_padded_len(one->len) + 2 == text.len &&

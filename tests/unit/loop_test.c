@@ -50,6 +50,12 @@ START_TEST(a_loop_that_never_ran_is_freed_without_a_rest)
 }
 END_TEST
 
+START_TEST(a_loop_told_to_quit_that_never_ran_is_freed_without_a_rest)
+{
+	loop_quit(loop); /* and the fixture destroys it */
+}
+END_TEST
+
 START_TEST(destroying_no_loop_is_fine)
 {
 	loop_destroy(NULL);
@@ -243,6 +249,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_loop_that_never_ran_is_freed_without_a_rest);
+	tcase_add_test(tcase, a_loop_told_to_quit_that_never_ran_is_freed_without_a_rest);
 	tcase_add_test(tcase, destroying_no_loop_is_fine);
 	tcase_add_test(tcase, a_listening_vhost_ends_with_the_loop);
 	tcase_add_test(tcase, a_timer_fires_once_and_never_early);

@@ -1,0 +1,9 @@
+#ifndef AGENT_AGENT_H
+#define AGENT_AGENT_H
+
+/* Subcommands of this folder. */
+int agent_main(int argc, char *argv[]); /* perch agent */
+int demo_main(int argc,
+	      char *argv[]); /* perch demo-agent: a scripted ACP agent on stdio */
+
+#endif

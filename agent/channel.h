@@ -1,0 +1,95 @@
+#ifndef AGENT_CHANNEL_H
+#define AGENT_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/feed.h"
+#include "wire/base/buf.h"
+#include "wire/base/slice.h"
+#include "wire/frame/uuid.h"
+
+/* A channel of a harness: the session that lives in it, what that session's agent offers,
+ * and the prompts that wait for it. Data and its rules; no I/O. */
+
+/* Prompts that may wait in one channel; our choice, far above what a person queues. */
+#define CHANNEL_PROMPTS_MAX 64
+/* Longest session id, bytes; our choice. */
+#define CHANNEL_SESSION_MAX 4096
+/* Most bytes of modes, models or config options that are kept for feed_state. */
+#define CHANNEL_OFFER_MAX (256u << 10)
+
+struct prompt {
+	struct prompt *next;
+	char id[UUID_LEN + 1];
+	struct buf
+		request_id; /* of the control, JSON string content as sent; empty: none */
+	struct buf content; /* array text of ACP content blocks */
+	const char *source; /* "owner" or "argument" */
+	int64_t queued_ms;  /* loop_now_ms() */
+};
+
+enum channel_session {
+	SESSION_NONE,
+	SESSION_OPENING,
+	SESSION_OPEN,
+};
+
+struct turn;
+
+struct channel {
+	const char *name; /* borrowed */
+	struct uuid uuid;
+	enum channel_session state;
+	struct buf session; /* its id, plain text; when OPEN */
+	/* What the agent offers, as JSON values; empty: nothing. */
+	struct buf modes;      /* availableModes array */
+	struct buf mode;       /* currentModeId, JSON string content */
+	struct buf models;     /* availableModels array */
+	struct buf model;      /* currentModelId, JSON string content */
+	struct buf config;     /* configOptions array */
+	struct buf title;      /* JSON string content */
+	struct buf next_model; /* switch_model asked for it before the next turn; plain */
+	struct prompt *first, **last;
+	size_t prompt_count;
+	bool held;         /* stopped by the owner: prompts wait for a word */
+	struct turn *turn; /* running; NULL: idle */
+};
+
+void channel_init(struct channel *channel, const char *name, const struct uuid *uuid);
+void channel_finish(struct channel *channel); /* no turn may run */
+
+struct prompt *prompt_create(struct slice content, struct slice request_id,
+			     const char *source, int64_t now_ms);
+void prompt_destroy(struct prompt *prompt);
+/* True if @content is a non-empty array of objects, each with a string `type`. */
+bool prompt_content_valid(struct slice content);
+/* The first text of @content, decoded and cut to @max bytes at a UTF-8 boundary. */
+void prompt_head(struct slice content, size_t max, struct buf *out);
+
+/* Takes ownership. The caller sees to CHANNEL_PROMPTS_MAX. */
+void channel_push(struct channel *channel, struct prompt *prompt);
+void channel_push_front(struct channel *channel, struct prompt *prompt);
+struct prompt *channel_pop(struct channel *channel); /* NULL when none waits */
+
+/* Forgets the session and what it offered: its agent is gone. */
+void channel_close_session(struct channel *channel);
+/* The result of session/new. False when it has no usable sessionId. */
+bool channel_open_session(struct channel *channel, struct slice result);
+/* params.update of a session/update: mode, options and title that it changes. */
+void channel_take_update(struct channel *channel, struct slice update);
+/* configOptions of a set_config_option's result. */
+void channel_take_config(struct channel *channel, struct slice result);
+/* Appends the members modes, models, configOptions that there are, in ACP's shape, each
+ * only if the whole of @out stays within @max bytes. */
+void channel_write_offers(const struct channel *channel, struct buf *out, size_t max);
+
+/* The request that sets a mode or a model (plain text) in the channel's session: appends
+ * its params. NULL when the agent offers no such thing, else the method. */
+const char *channel_mode_request(const struct channel *channel, struct slice mode,
+				 struct buf *params);
+const char *channel_model_request(const struct channel *channel, struct slice model,
+				  struct buf *params);
+
+#endif

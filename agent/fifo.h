@@ -1,0 +1,75 @@
+#ifndef AGENT_FIFO_H
+#define AGENT_FIFO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/pack.h"
+
+/* Storage of the queue: events one behind the other in blocks, so that neither taking one
+ * in nor letting one go allocates, and the memory they hold is known to the byte. */
+
+struct channel;
+
+/* One waiting event and what is remembered of it. */
+struct record {
+	struct record *prev, *next; /* in the list of urgent ones */
+	struct channel *channel;    /* NULL: channel-less */
+	uint64_t seq;               /* of its last chunk */
+	uint64_t arrival;           /* seq of its first chunk: its place in the order */
+	uint64_t sources;           /* events that were joined in it, at least 1 */
+	int64_t unix_ms, monotonic_ms; /* of its last chunk */
+	uint32_t len;                  /* of text */
+	uint16_t stamp_len; /* {"seq":…,"monotonicMs":…,"timestamp":"…" */
+	uint16_t header_len;
+	uint16_t kind_len; /* with quotes */
+	int16_t slot;
+	uint8_t urgency;
+	char text[];
+};
+
+struct fifo {
+	struct block *first, *last;
+	size_t *memory; /* counts what all blocks hold */
+	uint32_t next_bytes;
+};
+
+void fifo_init(struct fifo *fifo, size_t *memory);
+void fifo_finish(struct fifo *fifo);
+/* A new last record with room for @len bytes of text; only len is set. */
+struct record *fifo_push(struct fifo *fifo, size_t len);
+/* The last record with room for @len (more) bytes; it may have moved. len is not set. */
+struct record *fifo_grow_last(struct fifo *fifo, struct record *last, size_t len);
+/* Lets the first record go. */
+void fifo_pop(struct fifo *fifo);
+
+/* A place in a fifo; valid until the next push or pop. */
+struct fifo_cursor {
+	struct block *block;
+	uint32_t at;
+};
+struct fifo_cursor fifo_start(const struct fifo *fifo);
+/* NULL at the end. */
+struct record *fifo_record(const struct fifo_cursor *cursor);
+void fifo_step(struct fifo_cursor *cursor);
+/* Lets all records before the cursor go; one at the end lets all go. */
+void fifo_cut(struct fifo *fifo, const struct fifo_cursor *end);
+static inline struct record *fifo_first(const struct fifo *fifo)
+{
+	const struct fifo_cursor start = fifo_start(fifo);
+
+	return fifo_record(&start);
+}
+
+static inline struct pack_item record_item(const struct record *record)
+{
+	return (struct pack_item){
+		.text = {record->text, record->len},
+		.kind_at = record->stamp_len + (uint32_t)sizeof(",\"kind\":") - 1,
+		.kind_len = record->kind_len,
+		.header_len = record->header_len,
+	};
+}
+
+#endif

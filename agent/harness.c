@@ -1,0 +1,405 @@
+#include "agent/harness.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/lookup.h"
+#include "agent/report.h"
+#include "agent/slot.h"
+#include "agent/steer.h"
+#include "agent/turns.h"
+#include "wire/base/mem.h"
+#include "wire/host/log.h"
+#include "wire/nostr/json.h"
+
+/* How long the rest of the feed may take: design §5, Shutdown. A finished run has nobody
+ * who waits for its end, so it may say all. */
+#define STOP_GRACE_MS 3000
+#define FINISH_GRACE_MS 20000
+
+struct harness {
+	struct loop *loop;
+	struct harness_options options;
+	struct sender *sender;
+	struct turns *turns;
+	struct steer *steer;
+	struct children *children;
+	struct slot *slot;
+	struct timer *finish_timer; /* leaves the callback in which a run turns out to be
+				       done */
+	const char *stop_reason;    /* NULL: running */
+	bool link_ready, agent_ready, told_ready;
+	bool failed; /* a turn did not end by itself, or the agent is no use */
+};
+
+static bool is_one_run(const struct harness *harness)
+{
+	return harness->options.prompt_count > 0 && !harness->options.stay;
+}
+
+static void stop(struct harness *harness, const char *reason)
+{
+	if (harness->stop_reason)
+		return;
+	harness->stop_reason = reason;
+	if (is_one_run(harness) && !turns_idle(harness->turns))
+		harness->failed = true;
+	slot_stop(harness->slot); /* on_stopped goes on */
+}
+
+/* --- The sender's callbacks --- */
+
+static void write_state(void *ctx, struct buf *out)
+{
+	struct harness *harness = ctx;
+	const struct harness_options *options = &harness->options;
+	const char *state = "exited";
+	pid_t pid = 0;
+
+	if (harness->slot) {
+		state = slot_state_name(harness->slot);
+		pid = slot_pid(harness->slot);
+	}
+	(void)json_write_member_string(out, SLICE("control"),
+				       slice_of(control_level_name(options->control)));
+	(void)json_write_member_string(
+		out, SLICE("permissions"),
+		slice_of(permission_policy_name(options->permissions)));
+	(void)json_write_key(out, SLICE("slots"));
+	(void)buf_lit(out, "[{");
+	(void)json_write_member_int(out, SLICE("slot"), 0);
+	(void)json_write_member_string(out, SLICE("state"), slice_of(state));
+	if (pid)
+		(void)json_write_member_int(out, SLICE("pid"), pid);
+	(void)buf_lit(out, "}]");
+	turns_write_state(harness->turns, out);
+}
+
+static void on_control(void *ctx, const uint8_t event_id[32], int64_t created_at,
+		       struct slice plaintext)
+{
+	struct harness *harness = ctx;
+
+	steer_on_control(harness->steer, event_id, created_at, plaintext);
+}
+
+static void tell_ready(struct harness *harness)
+{
+	if (harness->told_ready || !harness->link_ready || !harness->agent_ready)
+		return;
+	harness->told_ready = true;
+	log_info("agent", "ready: %s", harness->options.name);
+	if (harness->options.ready_fd < 0)
+		return;
+	(void)!write(harness->options.ready_fd, "ready\n", 6);
+	(void)close(harness->options.ready_fd);
+}
+
+static void on_link(void *ctx, enum link_state state, const char *reason)
+{
+	struct harness *harness = ctx;
+
+	switch (state) {
+	case LINK_READY:
+		log_info("relay", "connected to %s", harness->options.relay_url);
+		break;
+	case LINK_DOWN:
+		log_warn("relay", "not connected to %s: %s", harness->options.relay_url,
+			 reason);
+		break;
+	case LINK_CONNECTING:
+		break;
+	}
+	harness->link_ready = state == LINK_READY;
+	tell_ready(harness);
+}
+
+/* --- The slot's and the turns' --- */
+
+static void on_agent_ready(void *ctx)
+{
+	struct harness *harness = ctx;
+
+	harness->agent_ready = true;
+	tell_ready(harness);
+}
+
+static void on_crash(void *ctx, bool circuit_open)
+{
+	struct harness *harness = ctx;
+
+	/* Nobody is there to wait for five minutes. */
+	if (circuit_open && is_one_run(harness)) {
+		harness->failed = true;
+		timer_start(harness->finish_timer, 0);
+	}
+}
+
+static void on_drained(void *ctx)
+{
+	struct harness *harness = ctx;
+
+	loop_quit(harness->loop);
+}
+
+static void on_stopped(void *ctx)
+{
+	struct harness *harness = ctx;
+	struct feed_context context = {.slot = -1};
+	bool finished = is_one_run(harness) && turns_idle(harness->turns);
+	struct sender_figures figures;
+	struct buf payload;
+
+	sender_figures(harness->sender, &figures);
+	report_begin(&payload);
+	(void)json_write_member_string(&payload, SLICE("reason"),
+				       slice_of(harness->stop_reason));
+	(void)json_write_key(&payload, SLICE("left"));
+	(void)buf_lit(&payload, "{");
+	(void)json_write_member_int(&payload, SLICE("frames"),
+				    (int64_t)figures.in_flight);
+	(void)json_write_member_int(&payload, SLICE("events"), (int64_t)figures.pending);
+	(void)buf_lit(&payload, "}");
+	report_end(harness->sender, &context, "harness_stopping", &payload);
+	sender_stop(harness->sender, finished ? FINISH_GRACE_MS : STOP_GRACE_MS,
+		    on_drained, harness);
+}
+
+static void on_unusable(void *ctx, const char *text)
+{
+	struct harness *harness = ctx;
+
+	log_error("agent", "%s", text);
+	harness->failed = true;
+	stop(harness, "agent_unusable");
+}
+
+static const struct slot_events slot_events = {
+	.on_ready = on_agent_ready,
+	.on_crash = on_crash,
+	.on_stopped = on_stopped,
+	.on_unusable = on_unusable,
+};
+
+static void on_turn_end(void *ctx, bool end_turn)
+{
+	struct harness *harness = ctx;
+
+	if (!is_one_run(harness))
+		return;
+	harness->failed = harness->failed || !end_turn;
+	timer_start(harness->finish_timer, 0);
+}
+
+static void on_finish(void *ctx)
+{
+	struct harness *harness = ctx;
+
+	if (harness->failed || turns_idle(harness->turns))
+		stop(harness, harness->failed ? "failed" : "finished");
+}
+
+static void on_stuck(void *ctx)
+{
+	struct harness *harness = ctx;
+
+	slot_replace(harness->slot);
+}
+
+static const struct turns_events turns_events = {
+	.on_turn_end = on_turn_end,
+	.on_stuck = on_stuck,
+};
+
+static void on_signal(void *ctx, int number)
+{
+	struct harness *harness = ctx;
+
+	log_info("agent", "stopping");
+	stop(harness, number == SIGINT ? "interrupted" : "terminated");
+}
+
+/* --- Life --- */
+
+static void report_started(struct harness *harness)
+{
+	const struct harness_options *options = &harness->options;
+	struct feed_context context = {.slot = -1};
+	char host[256] = "";
+	struct buf payload;
+
+	(void)gethostname(host, sizeof(host) - 1);
+	report_begin(&payload);
+	report_member(&payload, SLICE("name"), slice_of(options->name));
+	report_member(&payload, SLICE("host"), slice_of(host));
+	(void)json_write_member_string(&payload, SLICE("version"), SLICE(PERCH_VERSION));
+	(void)json_write_key(&payload, SLICE("command"));
+	(void)buf_lit(&payload, "[");
+	for (size_t i = 0; options->command[i]; i++) {
+		struct slice argument = slice_of(options->command[i]);
+		struct buf clean;
+
+		buf_init(&clean, 3 * argument.len);
+		(void)text_clean(argument, &clean);
+		(void)buf_append(&payload, i ? SLICE(",") : SLICE(""));
+		(void)json_write_string(&payload, buf_slice(&clean));
+		buf_finish(&clean);
+	}
+	(void)buf_lit(&payload, "]");
+	(void)json_write_member_string(&payload, SLICE("mode"), SLICE("agent"));
+	report_member(&payload, SLICE("cwd"), slice_of(options->cwd));
+	(void)json_write_member_int(&payload, SLICE("slots"), 1);
+	(void)json_write_member_string(&payload, SLICE("control"),
+				       slice_of(control_level_name(options->control)));
+	(void)json_write_member_string(
+		&payload, SLICE("permissions"),
+		slice_of(permission_policy_name(options->permissions)));
+	(void)json_write_key(&payload, SLICE("channels"));
+	(void)buf_lit(&payload, "[");
+	for (size_t i = 0; i < options->channel_count; i++) {
+		(void)buf_append(&payload, i ? SLICE(",{") : SLICE("{"));
+		(void)json_write_member_string(&payload, SLICE("id"),
+					       uuid_slice(&options->channels[i].uuid));
+		report_member(&payload, SLICE("name"),
+			      slice_of(options->channels[i].name));
+		(void)buf_lit(&payload, "}");
+	}
+	(void)buf_lit(&payload, "]");
+	(void)json_write_member_int(&payload, SLICE("startedAtMs"),
+				    sender_started_ms(harness->sender));
+	report_end(harness->sender, &context, "harness_started", &payload);
+}
+
+static void queue_prompts(struct harness *harness)
+{
+	const struct harness_options *options = &harness->options;
+	struct channel *channel;
+	struct buf content;
+	size_t position;
+
+	for (size_t i = 0; i < options->prompt_count; i++) {
+		buf_init(&content, 6 * options->prompts[i].len + 64);
+		(void)buf_lit(&content, "[{\"type\":\"text\",\"text\":");
+		(void)json_write_string(&content, options->prompts[i]);
+		(void)buf_lit(&content, "}]");
+		for (size_t k = 0; (channel = turns_channel_at(harness->turns, k)); k++)
+			(void)turns_prompt(harness->turns, channel, buf_slice(&content),
+					   SLICE_EMPTY, "argument", &position);
+		buf_finish(&content);
+	}
+}
+
+static struct sender *create_sender(struct harness *harness, struct err *err)
+{
+	const struct harness_options *options = &harness->options;
+	struct sender_options sender = {
+		.relay_url = options->relay_url,
+		.keypair = options->keypair,
+		.auth_tag = options->auth_tag,
+		.tick_ms = options->tick_ms,
+		.epoch_path = options->epoch_path,
+		.default_context = {.slot = -1, .channel = &options->channels[0].uuid},
+		.write_state = write_state,
+		.on_control = on_control,
+		.on_link = on_link,
+		.ctx = harness,
+	};
+
+	memcpy(sender.owner, options->owner, sizeof(sender.owner));
+	return sender_create(harness->loop, &sender, err);
+}
+
+static struct turns *create_turns(struct harness *harness)
+{
+	const struct harness_options *options = &harness->options;
+	struct turns_options turns = {
+		.loop = harness->loop,
+		.sender = harness->sender,
+		.cwd = options->cwd,
+		.command = options->command,
+		.idle_ms = options->idle_ms,
+		.hard_ms = options->turn_ms,
+		.policy = options->permissions,
+		.permission_ms = options->permission_ms,
+		.events = &turns_events,
+		.ctx = harness,
+	};
+
+	return turns_create(&turns);
+}
+
+static struct slot *create_slot(struct harness *harness)
+{
+	const struct harness_options *options = &harness->options;
+	struct slot_options slot = {
+		.loop = harness->loop,
+		.children = harness->children,
+		.sender = harness->sender,
+		.turns = harness->turns,
+		.command = options->command,
+		.cwd = options->cwd,
+		.environment = options->environment,
+		.events = &slot_events,
+		.ctx = harness,
+	};
+
+	uuid_of_slot(harness->loop->crypto, keypair_public(options->keypair), 0,
+		     &slot.channel);
+	return slot_create(&slot);
+}
+
+struct harness *harness_create(struct loop *loop, const struct harness_options *options,
+			       struct err *err)
+{
+	struct harness *harness = mem_alloc(sizeof(*harness));
+	bool ok = false;
+
+	harness->loop = loop;
+	harness->options = *options;
+	harness->finish_timer = timer_create_on(loop, on_finish, harness);
+	harness->children = children_create(loop, err);
+	if (!harness->children)
+		goto out;
+	harness->sender = create_sender(harness, err);
+	if (!harness->sender)
+		goto out;
+	harness->turns = create_turns(harness);
+	for (size_t i = 0; i < options->channel_count; i++)
+		turns_add_channel(harness->turns, options->channels[i].name,
+				  &options->channels[i].uuid);
+	harness->steer = steer_create(harness->turns, harness->sender, options->control,
+				      sender_started_ms(harness->sender) / 1000);
+	report_started(harness);
+	harness->slot = create_slot(harness);
+	if (!slot_start(harness->slot, err))
+		goto out;
+	queue_prompts(harness);
+	loop_on_signal(loop, on_signal, harness);
+	ok = true;
+out:
+	if (!ok) {
+		harness_destroy(harness);
+		harness = NULL;
+	}
+	return harness;
+}
+
+void harness_destroy(struct harness *harness)
+{
+	if (!harness)
+		return;
+	timer_destroy(harness->finish_timer);
+	slot_destroy(harness->slot);
+	children_destroy(harness->children);
+	steer_destroy(harness->steer);
+	turns_destroy(harness->turns);
+	sender_destroy(harness->sender);
+	free(harness);
+}
+
+int harness_exit_status(const struct harness *harness)
+{
+	return harness->failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,55 @@
+#ifndef AGENT_HARNESS_H
+#define AGENT_HARNESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/gate.h"
+#include "agent/permissions.h"
+#include "wire/base/err.h"
+#include "wire/base/slice.h"
+#include "wire/frame/uuid.h"
+#include "wire/host/loop.h"
+#include "wire/nostr/crypto.h"
+
+/* `perch agent`: one agent process, its channels, and the feed of both. Puts the parts
+ * together and decides when it is over. */
+struct harness;
+
+struct harness_channel {
+	const char *name;
+	struct uuid uuid;
+};
+
+struct harness_options {
+	const char *name;
+	char *const *command; /* argv */
+	char *const *environment;
+	const char *cwd; /* absolute */
+	const struct harness_channel *channels;
+	size_t channel_count;        /* at least 1 */
+	const struct slice *prompts; /* plain text, UTF-8; each goes to every channel */
+	size_t prompt_count;
+	bool stay; /* go on after the prompts */
+	enum permission_policy permissions;
+	enum control_level control;
+	int64_t permission_ms, idle_ms, turn_ms, tick_ms;
+	const char *relay_url;
+	const struct keypair *keypair;
+	struct slice auth_tag;
+	uint8_t owner[KEY_BYTES];
+	const char *epoch_path;
+	int ready_fd; /* gets "ready\n" once; -1: none */
+};
+
+/* Everything in @options is borrowed. Starts the agent; ERR_NOT_FOUND when there is no
+ * such command. */
+struct harness *harness_create(struct loop *loop, const struct harness_options *options,
+			       struct err *err);
+void harness_destroy(struct harness *harness);
+/* After the loop has ended: 0 when all went well (with prompts and without `stay`: when
+ * every turn ended with end_turn), else 1. */
+int harness_exit_status(const struct harness *harness);
+
+#endif

@@ -1,0 +1,40 @@
+#ifndef AGENT_OUTPUT_H
+#define AGENT_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/base/buf.h"
+#include "wire/base/slice.h"
+
+/* What an agent writes on stderr, as payloads of `output` events: lines of one read share
+ * an event, a rate cap keeps a talkative agent from crowding out its own work (dropped
+ * lines are counted and said), and the last 4 KiB are kept for agent_exited. Pure. */
+#define OUTPUT_TAIL_BYTES 4096
+#define OUTPUT_LINE_BYTES 4096  /* of one line; longer ones go in parts */
+#define OUTPUT_EVENT_BYTES 8192 /* of text in one event */
+#define OUTPUT_PER_S 8192       /* bytes: an eighth of what the feed can carry */
+#define OUTPUT_BURST 32768      /* bytes */
+
+struct output {
+	struct buf line; /* unfinished */
+	struct buf text; /* of the event being made */
+	char tail[OUTPUT_TAIL_BYTES];
+	size_t tail_len;
+	int64_t tokens, filled_ms;
+	uint64_t suppressed; /* lines not said yet */
+};
+
+/* Takes the payload of one `output` event. */
+typedef void output_emit(void *ctx, struct slice payload);
+
+void output_init(struct output *output);
+void output_finish(struct output *output);
+void output_feed(struct output *output, struct slice bytes, int64_t now_ms,
+		 output_emit *emit, void *ctx);
+/* Says what is left: an unfinished line and the count of suppressed ones. */
+void output_flush(struct output *output, int64_t now_ms, output_emit *emit, void *ctx);
+/* Appends the tail as clean UTF-8. */
+void output_tail(const struct output *output, struct buf *out);
+
+#endif

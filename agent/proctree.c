@@ -1,0 +1,155 @@
+#include "agent/proctree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "wire/base/mem.h"
+#include "wire/base/slice.h"
+
+/* Most processes of the machine that are looked at, and most walks: a fork bomb must not
+ * keep us busy for ever. */
+#define PROCESSES_MAX 65536
+#define WALKS_MAX 16
+
+struct process {
+	pid_t pid, parent;
+	char state;
+	bool doomed;
+};
+
+struct table {
+	struct process *list;
+	size_t count, cap;
+};
+
+/* /proc/PID/stat: "PID (NAME) STATE PARENT …"; NAME may hold anything, so from the last
+ * ')'. */
+static bool read_process(pid_t pid, struct process *out)
+{
+	char path[64], text[512];
+	struct slice rest, parent;
+	const char *name_end;
+	uint64_t number;
+	ssize_t len;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	len = read(fd, text, sizeof(text) - 1);
+	(void)close(fd);
+	if (len <= 0)
+		return false;
+	text[len] = '\0';
+	name_end = strrchr(text, ')');
+	rest = slice_of(name_end);
+	if (rest.len < 4) /* ") S " */
+		return false;
+	out->state = rest.ptr[2];
+	rest = slice_sub(rest, 4, rest.len);
+	if (!slice_take_until(&rest, ' ', &parent) ||
+	    !slice_parse_u64(parent, INT32_MAX, &number))
+		return false;
+	out->pid = pid;
+	out->parent = (pid_t)number;
+	out->doomed = false;
+	return true;
+}
+
+static void read_table(struct table *table)
+{
+	struct dirent *entry;
+	uint64_t pid;
+	DIR *proc = opendir("/proc");
+
+	table->count = 0;
+	if (!proc)
+		return;
+	while (table->count < PROCESSES_MAX && (entry = readdir(proc))) {
+		if (!slice_parse_u64(slice_of(entry->d_name), INT32_MAX, &pid))
+			continue;
+		if (table->count == table->cap) {
+			table->cap = table->cap ? 2 * table->cap : 256;
+			table->list =
+				mem_grow(table->list, table->cap, sizeof(*table->list));
+		}
+		if (read_process((pid_t)pid, &table->list[table->count]))
+			table->count++;
+	}
+	(void)closedir(proc);
+}
+
+static bool is_spared(pid_t pid, const pid_t *spare, size_t spare_count)
+{
+	for (size_t i = 0; i < spare_count; i++) {
+		if (spare[i] == pid)
+			return true;
+	}
+	return false;
+}
+
+/* One pass: marks what is doomed by itself or by its parent. True if it marked any. */
+static bool mark(struct table *table, pid_t root, const pid_t *spare, size_t spare_count)
+{
+	pid_t self = getpid();
+	bool found = false;
+
+	for (size_t i = 0; i < table->count; i++) {
+		struct process *process = &table->list[i];
+		bool doomed = process->pid == root || process->parent == self;
+
+		if (process->doomed || is_spared(process->pid, spare, spare_count))
+			continue;
+		for (size_t k = 0; k < table->count && !doomed; k++)
+			doomed = table->list[k].doomed &&
+				 table->list[k].pid == process->parent;
+		if (doomed)
+			process->doomed = found = true;
+	}
+	return found;
+}
+
+void proctree_kill(pid_t root, const pid_t *spare, size_t spare_count)
+{
+	struct table table = {0};
+	bool alive = true;
+
+	for (int walk = 0; alive && walk < WALKS_MAX; walk++) {
+		alive = false;
+		read_table(&table);
+		while (mark(&table, root, spare, spare_count))
+			continue;
+		for (size_t i = 0; i < table.count; i++) {
+			struct process *process = &table.list[i];
+
+			if (!process->doomed || process->state == 'Z')
+				continue;
+			alive = kill(process->pid, SIGKILL) == 0 || alive;
+		}
+	}
+	free(table.list);
+}
+
+void proctree_reap(const pid_t *spare, size_t spare_count)
+{
+	struct table table = {0};
+	pid_t self = getpid();
+
+	read_table(&table);
+	for (size_t i = 0; i < table.count; i++) {
+		const struct process *process = &table.list[i];
+
+		if (process->parent == self && process->state == 'Z' &&
+		    !is_spared(process->pid, spare, spare_count))
+			(void)waitpid(process->pid, NULL, WNOHANG);
+	}
+	free(table.list);
+}

@@ -1,0 +1,876 @@
+#include "agent/queue.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/fifo.h"
+#include "agent/merge.h"
+#include "wire/base/clock.h"
+#include "wire/base/map.h"
+#include "wire/base/mem.h"
+#include "wire/frame/observer_event.h"
+#include "wire/nostr/json.h"
+
+/* Frames in a row that urgent events may pick while another channel waits. */
+#define STREAK_MAX 2
+/* Channels of which nothing is left but a gap, before two of them are told as one: some
+ * 30 KiB. Our choice. */
+#define GAPS_MAX 64
+/* A gap's event: a header of numbers and a UUID, and five counters. */
+#define GAP_TEXT_MAX 2048
+
+#define NEVER UINT64_MAX
+
+struct channel {
+	struct uuid uuid;
+	uint64_t head;  /* arrival of what leaves first */
+	size_t heap_at; /* in the queue's heap */
+	bool in_heap;
+	/* They leave in this order. Urgent events that eviction spared went from rest,
+	 * where all else is, to spared, so that the gap stands where the last of the
+	 * evicted was. */
+	struct fifo spared;
+	struct gap gap;
+	struct fifo rest;
+	struct open_event open; /* in rest */
+	size_t plain;           /* QUEUE_PLAIN records in rest */
+};
+
+/* What a channel costs besides its blocks: itself, its entry in map and heap. */
+#define CHANNEL_BYTES \
+	(sizeof(struct channel) + sizeof(struct map_entry) + UUID_LEN + \
+	 4 * sizeof(void *))
+
+struct urgent_list {
+	struct record *first, *last;
+};
+
+struct queue {
+	size_t budget, memory, held;
+	size_t events; /* records */
+	struct queue_ledger ledger;
+	struct map channels;    /* uuid → struct channel: those where something waits */
+	struct channel *recent; /* the one found last, or NULL */
+	struct channel **heap;  /* by head */
+	size_t heap_count, heap_capacity;
+	struct fifo channelless;
+	uint64_t barrier;             /* arrival of the newest channel-less event */
+	struct urgent_list urgent[2]; /* by urgency, without QUEUE_PLAIN */
+	unsigned streak;
+	/* The frame being packed. */
+	struct pack_item items[PACK_ITEMS_MAX];
+	struct buf gap_text;
+};
+
+struct queue *queue_create(size_t budget_bytes)
+{
+	struct queue *queue = mem_alloc(sizeof(*queue));
+
+	queue->budget = budget_bytes;
+	map_init(&queue->channels);
+	fifo_init(&queue->channelless, &queue->memory);
+	buf_init(&queue->gap_text, GAP_TEXT_MAX);
+	return queue;
+}
+
+void queue_destroy(struct queue *queue)
+{
+	struct map_entry *entry = NULL;
+
+	if (!queue)
+		return;
+	while ((entry = map_next(&queue->channels, entry))) {
+		struct channel *channel = entry->value;
+
+		fifo_finish(&channel->spared);
+		fifo_finish(&channel->rest);
+		free(channel);
+	}
+	map_finish(&queue->channels);
+	fifo_finish(&queue->channelless);
+	buf_finish(&queue->gap_text);
+	free(queue->heap);
+	free(queue);
+}
+
+/* ---- the heap of channels by the arrival of their heads ---- */
+
+static void heap_set(struct queue *queue, size_t at, struct channel *channel)
+{
+	queue->heap[at] = channel;
+	channel->heap_at = at;
+}
+
+static void heap_up(struct queue *queue, struct channel *channel)
+{
+	size_t at = channel->heap_at;
+
+	while (at && channel->head < queue->heap[(at - 1) / 2]->head) {
+		heap_set(queue, at, queue->heap[(at - 1) / 2]);
+		at = (at - 1) / 2;
+	}
+	heap_set(queue, at, channel);
+}
+
+static void heap_down(struct queue *queue, struct channel *channel)
+{
+	size_t at = channel->heap_at, child;
+
+	while ((child = 2 * at + 1) < queue->heap_count) {
+		if (child + 1 < queue->heap_count &&
+		    queue->heap[child + 1]->head < queue->heap[child]->head)
+			child++;
+		if (channel->head <= queue->heap[child]->head)
+			break;
+		heap_set(queue, at, queue->heap[child]);
+		at = child;
+	}
+	heap_set(queue, at, channel);
+}
+
+static void heap_remove(struct queue *queue, struct channel *channel)
+{
+	struct channel *last = queue->heap[--queue->heap_count];
+
+	channel->in_heap = false;
+	if (last == channel)
+		return;
+	heap_set(queue, channel->heap_at, last);
+	heap_up(queue, last);
+	heap_down(queue, last);
+}
+
+static void heap_insert(struct queue *queue, struct channel *channel)
+{
+	if (queue->heap_count == queue->heap_capacity) {
+		queue->heap_capacity =
+			queue->heap_capacity ? 2 * queue->heap_capacity : 16;
+		queue->heap = mem_grow(queue->heap, queue->heap_capacity,
+				       sizeof(struct channel *));
+	}
+	channel->in_heap = true;
+	heap_set(queue, queue->heap_count++, channel);
+	heap_up(queue, channel);
+}
+
+/* The channel with the oldest head, other than @except (may be NULL). */
+static struct channel *heap_oldest(const struct queue *queue,
+				   const struct channel *except)
+{
+	struct channel *a, *b;
+
+	if (!queue->heap_count)
+		return NULL;
+	if (queue->heap[0] != except)
+		return queue->heap[0];
+	a = queue->heap_count > 1 ? queue->heap[1] : NULL;
+	b = queue->heap_count > 2 ? queue->heap[2] : NULL;
+	return b && b->head < a->head ? b : a;
+}
+
+/* ---- channels ---- */
+
+static uint64_t arrival_of(const struct fifo *fifo)
+{
+	const struct record *first = fifo_first(fifo);
+
+	return first ? first->arrival : NEVER;
+}
+
+static uint64_t head_of(const struct channel *channel)
+{
+	const uint64_t spared = arrival_of(&channel->spared);
+
+	if (spared != NEVER)
+		return spared;
+	return channel->gap.seq ? channel->gap.seq : arrival_of(&channel->rest);
+}
+
+static struct channel *channel_find(struct queue *queue, const struct uuid *uuid)
+{
+	struct channel *channel = queue->recent;
+
+	if (channel && memcmp(channel->uuid.text, uuid->text, UUID_LEN) == 0)
+		return channel;
+	channel = map_get(&queue->channels, uuid_slice(uuid));
+	if (!channel) {
+		channel = mem_alloc(sizeof(*channel));
+		channel->uuid = *uuid;
+		fifo_init(&channel->spared, &queue->memory);
+		fifo_init(&channel->rest, &queue->memory);
+		(void)map_put(&queue->channels, uuid_slice(uuid), channel);
+		queue->memory += CHANNEL_BYTES;
+	}
+	queue->recent = channel;
+	return channel;
+}
+
+static void channel_destroy(struct queue *queue, struct channel *channel)
+{
+	if (queue->recent == channel)
+		queue->recent = NULL;
+	(void)map_take(&queue->channels, uuid_slice(&channel->uuid));
+	fifo_finish(&channel->spared);
+	fifo_finish(&channel->rest);
+	free(channel);
+	queue->memory -= CHANNEL_BYTES;
+}
+
+/* After its head may have changed: puts it in its place, or ends it when nothing is left.
+ */
+static void channel_settle(struct queue *queue, struct channel *channel)
+{
+	const uint64_t head = head_of(channel);
+
+	if (head == NEVER) {
+		if (channel->in_heap)
+			heap_remove(queue, channel);
+		channel_destroy(queue, channel);
+	} else if (!channel->in_heap) {
+		channel->head = head;
+		heap_insert(queue, channel);
+	} else if (head != channel->head) {
+		channel->head = head;
+		heap_up(queue, channel);
+		heap_down(queue, channel);
+	}
+}
+
+/* ---- urgent events ---- */
+
+static struct urgent_list *list_of(struct queue *queue, const struct record *record)
+{
+	return &queue->urgent[record->urgency - QUEUE_URGENT];
+}
+
+static void urgent_append(struct queue *queue, struct record *record)
+{
+	struct urgent_list *list;
+
+	if (record->urgency == QUEUE_PLAIN)
+		return;
+	list = list_of(queue, record);
+	record->prev = list->last;
+	if (list->last)
+		list->last->next = record;
+	else
+		list->first = record;
+	list->last = record;
+}
+
+static void urgent_remove(struct queue *queue, struct record *record)
+{
+	struct urgent_list *list;
+
+	if (record->urgency == QUEUE_PLAIN)
+		return;
+	list = list_of(queue, record);
+	if (record->prev)
+		record->prev->next = record->next;
+	else
+		list->first = record->next;
+	if (record->next)
+		record->next->prev = record->prev;
+	else
+		list->last = record->prev;
+}
+
+/* The record was copied to a new place. */
+static void urgent_moved(struct queue *queue, struct record *record)
+{
+	struct urgent_list *list;
+
+	if (record->urgency == QUEUE_PLAIN)
+		return;
+	list = list_of(queue, record);
+	if (record->prev)
+		record->prev->next = record;
+	else
+		list->first = record;
+	if (record->next)
+		record->next->prev = record;
+	else
+		list->last = record;
+}
+
+/* Oldest urgent event before the barrier, permission requests before other urgent kinds.
+ */
+static struct record *urgent_first(const struct queue *queue, uint64_t barrier)
+{
+	for (int i = QUEUE_PERMISSION; i >= QUEUE_URGENT; i--) {
+		struct record *first = queue->urgent[i - QUEUE_URGENT].first;
+
+		if (first && first->arrival < barrier)
+			return first;
+	}
+	return NULL;
+}
+
+/* ---- letting go ---- */
+
+/* The record leaves its fifo next. */
+static void forget(struct queue *queue, struct record *record)
+{
+	urgent_remove(queue, record);
+	queue->events--;
+}
+
+/* The same for a record of the channel's rest. */
+static void forget_rest(struct queue *queue, struct channel *channel,
+			struct record *record)
+{
+	forget(queue, record);
+	if (record->urgency == QUEUE_PLAIN)
+		channel->plain--;
+	if (record == channel->open.record)
+		channel->open.record = NULL;
+}
+
+static void pop_spared(struct queue *queue, struct channel *channel)
+{
+	forget(queue, fifo_first(&channel->spared));
+	fifo_pop(&channel->spared);
+}
+
+static void pop_rest(struct queue *queue, struct channel *channel)
+{
+	forget_rest(queue, channel, fifo_first(&channel->rest));
+	fifo_pop(&channel->rest);
+}
+
+/* Moves the first of rest behind the spared ones. */
+static void spare(struct queue *queue, struct channel *channel)
+{
+	const struct record *from = fifo_first(&channel->rest);
+	struct record *to = fifo_push(&channel->spared, from->len);
+
+	memcpy(to, from, sizeof(*from) + from->len);
+	urgent_moved(queue, to);
+	if (from->urgency == QUEUE_PLAIN)
+		channel->plain--;
+	if (from == channel->open.record)
+		channel->open.record = NULL;
+	fifo_pop(&channel->rest);
+}
+
+/* ---- gaps ---- */
+
+static void gap_add(struct gap *gap, const struct gap *more)
+{
+	const struct gap old = *gap;
+
+	if (!old.seq) {
+		*gap = *more;
+		return;
+	}
+	if (more->seq > old.seq)
+		*gap = *more;
+	gap->folded = old.folded || more->folded;
+	gap->first_ms = old.first_ms < more->first_ms ? old.first_ms : more->first_ms;
+	for (int i = 0; i < GAP_REASONS; i++)
+		gap->counts[i] = old.counts[i] + more->counts[i];
+}
+
+static struct gap gap_of(const struct record *record, enum gap_reason reason)
+{
+	struct gap gap = {
+		.seq = record->seq,
+		.unix_ms = record->unix_ms,
+		.monotonic_ms = record->monotonic_ms,
+		.slot = record->slot,
+		.first_ms = record->unix_ms,
+	};
+
+	gap.counts[reason] = record->sources;
+	return gap;
+}
+
+static void gap_write_payload(struct buf *out, const struct gap *gap)
+{
+	char first[CLOCK_RFC3339_LEN + 1], last[CLOCK_RFC3339_LEN + 1];
+	const uint64_t evicted = gap->counts[GAP_QUEUE_EVICTION];
+	const uint64_t failed = gap->counts[GAP_PUBLISH_FAILURE];
+
+	clock_format(gap->first_ms, first);
+	clock_format(gap->unix_ms, last);
+	(void)buf_lit(out, "{");
+	(void)json_write_member_int(out, SLICE("droppedEvents"),
+				    (int64_t)(evicted + failed));
+	(void)json_write_key(out, SLICE("reasonCounts"));
+	/* All five of Buzz, whose readers may want them all. */
+	(void)buf_lit(out, "{");
+	(void)json_write_member_int(out, SLICE("replayBufferOverflow"), 0);
+	(void)json_write_member_int(out, SLICE("publishQueueEviction"), (int64_t)evicted);
+	(void)json_write_member_int(out, SLICE("broadcastLag"), 0);
+	(void)json_write_member_int(out, SLICE("publishFailure"), (int64_t)failed);
+	(void)json_write_member_int(out, SLICE("relayQueueEviction"), 0);
+	(void)buf_lit(out, "}");
+	(void)json_write_member_string(out, SLICE("firstObservedAt"), slice_of(first));
+	(void)json_write_member_string(out, SLICE("lastObservedAt"), slice_of(last));
+	(void)json_write_member_string(out, SLICE("scope"),
+				       gap->folded ? SLICE("publisher_global")
+						   : SLICE("channel"));
+	(void)buf_lit(out, "}");
+}
+
+/* The gap as an event, in the queue's scratch. */
+static struct pack_item gap_item(struct queue *queue, const struct channel *channel)
+{
+	static const struct slice kind = SLICE_INIT("observer_telemetry_gap");
+	const struct gap *gap = &channel->gap;
+	struct buf *out = &queue->gap_text;
+	char timestamp[CLOCK_RFC3339_LEN + 1];
+	struct observer_event event = {
+		.seq = gap->seq,
+		.monotonic_ms = gap->monotonic_ms,
+		.timestamp = {timestamp, CLOCK_RFC3339_LEN},
+		.kind = kind,
+		.agent_index = gap->slot,
+		.channel_id = uuid_slice(&channel->uuid),
+	};
+	struct pack_item item;
+
+	clock_format(gap->unix_ms, timestamp);
+	buf_clear(out);
+	(void)observer_event_write_header(out, &event);
+	item.header_len = (uint32_t)out->len;
+	item.kind_at = (uint32_t)slice_find_slice(buf_slice(out), kind) - 1;
+	item.kind_len = (uint32_t)kind.len + 2;
+	(void)buf_lit(out, ",\"payload\":");
+	gap_write_payload(out, gap);
+	(void)buf_lit(out, "}");
+	assert(buf_ok(out));
+	item.text = buf_slice(out);
+	return item;
+}
+
+/* Adds to the channel's gap. What is older than the gap's new place leaves before it. */
+static void channel_add_gap(struct queue *queue, struct channel *channel,
+			    const struct gap *more)
+{
+	const struct record *first;
+
+	gap_add(&channel->gap, more);
+	while ((first = fifo_first(&channel->rest)) && first->seq < channel->gap.seq)
+		spare(queue, channel);
+}
+
+/* ---- over the budget ---- */
+
+/* Bytes of a frame that evicted events would have filled. */
+struct worth {
+	size_t count, bytes;
+};
+
+static bool worth_add(struct worth *worth, const struct record *record)
+{
+	const struct pack_item item = record_item(record);
+
+	if (pack_bytes(&item, worth->count + 1, worth->bytes + record->len) >
+		    FRAME_PACK_MAX &&
+	    worth->count)
+		return false;
+	worth->count++;
+	worth->bytes += record->len;
+	return true;
+}
+
+static struct record *first_plain(const struct channel *channel)
+{
+	struct fifo_cursor cursor = fifo_start(&channel->rest);
+	struct record *record;
+
+	if (!channel->plain)
+		return NULL;
+	while ((record = fifo_record(&cursor))->urgency != QUEUE_PLAIN)
+		fifo_step(&cursor);
+	return record;
+}
+
+static struct record *first_spared_or_rest(const struct channel *channel)
+{
+	struct record *record = fifo_first(&channel->spared);
+
+	return record ? record : fifo_first(&channel->rest);
+}
+
+/* The channel with the oldest of the records that @first_of names, or NULL. */
+static struct channel *find_oldest(
+	const struct queue *queue,
+	struct record *(*first_of)(const struct channel *channel))
+{
+	struct channel *found = NULL;
+	uint64_t oldest = NEVER;
+
+	for (size_t i = 0; i < queue->heap_count; i++) {
+		const struct record *record = first_of(queue->heap[i]);
+
+		if (record && record->arrival < oldest) {
+			oldest = record->arrival;
+			found = queue->heap[i];
+		}
+	}
+	return found;
+}
+
+static void count_dropped(struct queue *queue, struct channel *channel,
+			  const struct record *record)
+{
+	const struct gap gap = gap_of(record, GAP_QUEUE_EVICTION);
+
+	gap_add(&channel->gap, &gap);
+	queue->ledger.waiting -= record->sources;
+	queue->ledger.dropped += record->sources;
+}
+
+/* Drops the oldest frame's worth of non-urgent events. False if there are none. */
+static bool drop_plain(struct queue *queue)
+{
+	struct channel *channel = find_oldest(queue, first_plain);
+	struct worth worth = {0, 0};
+	struct record *record;
+
+	if (!channel)
+		return false;
+	while ((record = first_plain(channel)) && worth_add(&worth, record)) {
+		while (fifo_first(&channel->rest) != record)
+			spare(queue, channel);
+		count_dropped(queue, channel, record);
+		pop_rest(queue, channel);
+	}
+	channel_settle(queue, channel);
+	return true;
+}
+
+/* Drops the oldest frame's worth of what is left in the channels: urgent events, which
+ * must not pin memory without bound either. */
+static bool drop_urgent(struct queue *queue)
+{
+	struct channel *channel = find_oldest(queue, first_spared_or_rest);
+	struct worth worth = {0, 0};
+	struct record *record;
+
+	if (!channel)
+		return false;
+	while ((record = first_spared_or_rest(channel)) && worth_add(&worth, record)) {
+		count_dropped(queue, channel, record);
+		if (record == fifo_first(&channel->spared))
+			pop_spared(queue, channel);
+		else
+			pop_rest(queue, channel);
+	}
+	channel_settle(queue, channel);
+	return true;
+}
+
+static bool is_only_gap(const struct channel *channel)
+{
+	return channel->gap.seq && !channel->spared.first && !channel->rest.first;
+}
+
+/* If more than @max channels hold nothing but a gap, the two oldest become one: a flood
+ * of channels stays bounded, and leaves room for events. */
+static bool fold_gaps(struct queue *queue, size_t max)
+{
+	struct channel *oldest = NULL, *next = NULL;
+	size_t count = 0;
+
+	for (size_t i = 0; i < queue->heap_count; i++) {
+		struct channel *channel = queue->heap[i];
+
+		if (!is_only_gap(channel))
+			continue;
+		count++;
+		if (!oldest || channel->head < oldest->head) {
+			next = oldest;
+			oldest = channel;
+		} else if (!next || channel->head < next->head) {
+			next = channel;
+		}
+	}
+	if (count <= max || !next)
+		return false;
+	gap_add(&next->gap, &oldest->gap);
+	next->gap.folded = true;
+	oldest->gap = (struct gap){0};
+	channel_settle(queue, oldest);
+	return true;
+}
+
+static void keep_budget(struct queue *queue)
+{
+	while (queue->memory + queue->held > queue->budget)
+		if (!fold_gaps(queue, GAPS_MAX) && !drop_plain(queue) &&
+		    !drop_urgent(queue) && !fold_gaps(queue, 1))
+			return;
+}
+
+/* ---- coming in ---- */
+
+static void put_channelless(struct queue *queue, const struct queue_event *event)
+{
+	struct open_event open;
+	struct record *record = merge_push(&queue->channelless, event, &open);
+
+	urgent_append(queue, record);
+	queue->barrier = event->seq;
+	queue->events++;
+}
+
+static void put_channel(struct queue *queue, const struct queue_event *event)
+{
+	struct channel *channel = channel_find(queue, event->channel);
+	struct record *record = channel->open.record;
+
+	/* Nothing overtakes a barrier: an event from before it takes no chunk from
+	 * behind. */
+	if (record && record->arrival > queue->barrier &&
+	    merge_join(&channel->rest, &channel->open, event))
+		return;
+	record = merge_push(&channel->rest, event, &channel->open);
+	record->channel = channel;
+	if (event->urgency == QUEUE_PLAIN)
+		channel->plain++;
+	urgent_append(queue, record);
+	queue->events++;
+	if (!channel->in_heap)
+		channel_settle(queue, channel);
+}
+
+void queue_put(struct queue *queue, const struct queue_event *event)
+{
+	queue->ledger.ingested++;
+	queue->ledger.waiting++;
+	if (event->channel)
+		put_channel(queue, event);
+	else
+		put_channelless(queue, event);
+	keep_budget(queue);
+}
+
+void queue_pass(struct queue *queue, uint64_t sources)
+{
+	queue->ledger.ingested += sources;
+	queue->ledger.in_flight += sources;
+}
+
+/* ---- selection ---- */
+
+static uint64_t oldest_barrier(const struct queue *queue)
+{
+	return arrival_of(&queue->channelless);
+}
+
+/* Rule (2): whose events the frame takes. There is a channel whose head is before
+ * @barrier. */
+static struct channel *choose(struct queue *queue, uint64_t barrier)
+{
+	const struct record *urgent = urgent_first(queue, barrier);
+	struct channel *other;
+
+	if (!urgent) {
+		queue->streak = 0;
+		return heap_oldest(queue, NULL);
+	}
+	other = heap_oldest(queue, urgent->channel);
+	if (other && other->head >= barrier)
+		other = NULL;
+	if (other && queue->streak >= STREAK_MAX) {
+		queue->streak = 0;
+		return other;
+	}
+	if (other)
+		queue->streak++;
+	return urgent->channel;
+}
+
+/* A frame being gathered from what waits. */
+struct gather {
+	struct queue *queue;
+	struct queue_frame *frame;
+	size_t limit, count, bytes;
+};
+
+static bool gather_item(struct gather *gather, const struct pack_item *item)
+{
+	const size_t bytes = gather->bytes + item->text.len;
+
+	if (gather->count == PACK_ITEMS_MAX ||
+	    pack_bytes(item, gather->count + 1, bytes) > gather->limit)
+		return false;
+	gather->queue->items[gather->count++] = *item;
+	gather->bytes = bytes;
+	return true;
+}
+
+/* What is to be reported should the frame with these @sources, up to @last, be lost. */
+static void note_loss(struct queue_frame *frame, int64_t first_ms,
+		      const struct record *last, uint64_t sources)
+{
+	if (!frame->sources)
+		frame->loss.first_ms = first_ms;
+	frame->sources += sources;
+	frame->loss.seq = last->seq;
+	frame->loss.unix_ms = last->unix_ms;
+	frame->loss.monotonic_ms = last->monotonic_ms;
+	frame->loss.slot = last->slot;
+	frame->loss.counts[GAP_PUBLISH_FAILURE] = frame->sources;
+}
+
+/* Greedily, in order, up to the barrier; false if something had to stay. What is taken
+ * is forgotten at once, while its record is at hand, and stays readable until the caller
+ * cuts @fifo at @end. @rest_of: the channel whose rest it is, or NULL. */
+static bool gather_fifo(struct gather *gather, const struct fifo *fifo,
+			struct channel *rest_of, uint64_t barrier,
+			struct fifo_cursor *end)
+{
+	struct record *record, *last = NULL;
+	int64_t first_ms = 0;
+	uint64_t sources = 0;
+
+	for (*end = fifo_start(fifo); (record = fifo_record(end)); fifo_step(end)) {
+		const struct pack_item item = record_item(record);
+
+		if (record->arrival > barrier || !gather_item(gather, &item))
+			break;
+		if (rest_of)
+			forget_rest(gather->queue, rest_of, record);
+		else
+			forget(gather->queue, record);
+		if (!last)
+			first_ms = record->unix_ms;
+		sources += record->sources;
+		last = record;
+	}
+	if (last)
+		note_loss(gather->frame, first_ms, last, sources);
+	return !record;
+}
+
+static bool gather_gap(struct gather *gather, struct channel *channel, uint64_t barrier)
+{
+	struct pack_item item;
+
+	if (!channel->gap.seq)
+		return true;
+	item = gap_item(gather->queue, channel);
+	if (channel->gap.seq > barrier || !gather_item(gather, &item))
+		return false;
+	gather->frame->gap = channel->gap;
+	return true;
+}
+
+static void pack_channel(struct gather *gather, struct channel *channel, uint64_t barrier,
+			 struct buf *out)
+{
+	struct fifo_cursor spared, rest = fifo_start(&channel->rest);
+
+	gather->frame->has_channel = true;
+	gather->frame->channel = channel->uuid;
+	if (gather_fifo(gather, &channel->spared, NULL, barrier, &spared) &&
+	    gather_gap(gather, channel, barrier))
+		(void)gather_fifo(gather, &channel->rest, channel, barrier, &rest);
+	assert(gather->count); /* an event that fits no frame is never put */
+	(void)pack_write(gather->queue->items, gather->count, out);
+	fifo_cut(&channel->spared, &spared);
+	fifo_cut(&channel->rest, &rest);
+	if (gather->frame->gap.seq)
+		channel->gap = (struct gap){0};
+	channel_settle(gather->queue, channel);
+}
+
+/* Rule (1): the channel-less events before every channel's head. */
+static void pack_channelless(struct gather *gather, struct buf *out)
+{
+	struct queue *queue = gather->queue;
+	const uint64_t end = queue->heap_count ? queue->heap[0]->head : NEVER;
+	struct fifo_cursor taken;
+
+	(void)gather_fifo(gather, &queue->channelless, NULL, end, &taken);
+	assert(gather->count);
+	(void)pack_write(queue->items, gather->count, out);
+	fifo_cut(&queue->channelless, &taken);
+}
+
+bool queue_pack(struct queue *queue, size_t limit, struct buf *out,
+		struct queue_frame *frame)
+{
+	struct gather gather = {.queue = queue, .frame = frame, .limit = limit};
+	const uint64_t barrier = oldest_barrier(queue);
+
+	if (queue_is_empty(queue))
+		return false;
+	*frame = (struct queue_frame){0};
+	if (!queue->heap_count || barrier < queue->heap[0]->head)
+		pack_channelless(&gather, out);
+	else
+		pack_channel(&gather, choose(queue, barrier), barrier, out);
+	queue->ledger.waiting -= frame->sources;
+	queue->ledger.in_flight += frame->sources;
+	if (queue_is_empty(queue))
+		queue->streak = 0;
+	return true;
+}
+
+/* ---- what became of it ---- */
+
+void queue_published(struct queue *queue, const struct queue_frame *frame)
+{
+	queue->ledger.in_flight -= frame->sources;
+	queue->ledger.published += frame->sources;
+}
+
+void queue_lost(struct queue *queue, const struct queue_frame *frame,
+		const struct uuid *fallback)
+{
+	struct channel *channel;
+
+	queue->ledger.in_flight -= frame->sources;
+	queue->ledger.dropped += frame->sources;
+	if (!frame->sources && !frame->gap.seq)
+		return;
+	channel = channel_find(queue, frame->has_channel ? &frame->channel : fallback);
+	if (frame->gap.seq)
+		channel_add_gap(queue, channel, &frame->gap);
+	if (frame->sources)
+		channel_add_gap(queue, channel, &frame->loss);
+	channel_settle(queue, channel);
+	keep_budget(queue);
+}
+
+void queue_hold(struct queue *queue, size_t bytes)
+{
+	queue->held += bytes;
+	keep_budget(queue);
+}
+
+void queue_release(struct queue *queue, size_t bytes)
+{
+	queue->held -= bytes;
+}
+
+bool queue_is_empty(const struct queue *queue)
+{
+	return !queue->heap_count && !queue->channelless.first;
+}
+
+bool queue_is_urgent(const struct queue *queue)
+{
+	return urgent_first(queue, oldest_barrier(queue)) != NULL;
+}
+
+size_t queue_bytes(const struct queue *queue)
+{
+	return queue->memory + queue->held;
+}
+
+size_t queue_events(const struct queue *queue)
+{
+	return queue->events;
+}
+
+const struct queue_ledger *queue_ledger(const struct queue *queue)
+{
+	return &queue->ledger;
+}

@@ -1,0 +1,52 @@
+#include "agent/turn_clock.h"
+
+void turn_clock_start(struct turn_clock *clock, int64_t idle_ms, int64_t hard_ms,
+		      int64_t now_ms)
+{
+	*clock = (struct turn_clock){.idle_ms = idle_ms,
+				     .hard_ms = hard_ms,
+				     .started_ms = now_ms,
+				     .heard_ms = now_ms,
+				     .liveness_ms = now_ms};
+}
+
+static int64_t idle_end(const struct turn_clock *clock)
+{
+	return clock->heard_ms +
+	       (clock->busy ? TURN_BUSY_FACTOR * clock->idle_ms : clock->idle_ms);
+}
+
+enum turn_due turn_clock_due(const struct turn_clock *clock, int64_t now_ms)
+{
+	if (clock->cancelled_ms != 0 &&
+	    now_ms >= clock->cancelled_ms + TURN_CANCEL_GRACE_MS)
+		return TURN_CANCEL_OVER;
+	if (clock->cancelled_ms == 0) {
+		if (now_ms >= clock->started_ms + clock->hard_ms)
+			return TURN_HARD_OVER;
+		if (now_ms >= idle_end(clock))
+			return TURN_IDLE_OVER;
+	}
+	if (now_ms >= clock->liveness_ms + TURN_LIVENESS_MS)
+		return TURN_LIVENESS;
+	return TURN_NOTHING_DUE;
+}
+
+int64_t turn_clock_next(const struct turn_clock *clock)
+{
+	int64_t next = clock->liveness_ms + TURN_LIVENESS_MS;
+	int64_t end = clock->started_ms + clock->hard_ms;
+
+	if (clock->cancelled_ms != 0)
+		end = clock->cancelled_ms + TURN_CANCEL_GRACE_MS;
+	else if (idle_end(clock) < end)
+		end = idle_end(clock);
+	return end < next ? end : next;
+}
+
+int64_t turn_clock_left(const struct turn_clock *clock, int64_t now_ms)
+{
+	int64_t left = clock->started_ms + clock->hard_ms - now_ms;
+
+	return left > 0 ? left : 0;
+}

@@ -1,0 +1,170 @@
+// The subprocess of `perch agent`: what it sees, how it ends, what is said when it cannot run.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { perchBin } from "./support/perch.mjs";
+import { Harness, SmallRelay, scriptedAgent } from "./support/harness.mjs";
+
+async function withHarness(run, ...start) {
+	const harness = await Harness.start(...start);
+	try {
+		await run(harness);
+	} finally {
+		await harness.stop();
+	}
+}
+
+const isAlive = (pid) => {
+	try {
+		return !/^State:\s*Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+	} catch {
+		return false;
+	}
+};
+
+test("an agent sees its folder, pipes, and nothing of ours", () => withHarness(async (harness) => {
+	await harness.turn("inside");
+	const inside = JSON.parse(harness.said().slice("inside ".length));
+	assert.equal(inside.cwd, harness.work);
+	assert.ok(inside.pipes.length === 3 && inside.pipes.every((entry) => entry.includes("pipe:")), String(inside.pipes));
+	assert.ok(!inside.env.some((name) => name.startsWith("PERCH_")), String(inside.env));
+	assert.ok(inside.env.includes("PATH") && inside.env.includes("EXTRA"));
+	assert.ok((await harness.event("output")).payload.text.includes("stderr can be opened"));
+}, ["--env", "EXTRA=1"]));
+
+test("a crash ends the turn with the reason, and the agent starts again", () => withHarness(async (harness) => {
+	await harness.prompt("stderr 2\nsay before\ncrash SIGSEGV");
+	const exited = await harness.event("agent_exited");
+	assert.deepEqual([exited.payload.signal, exited.payload.reason, exited.payload.failedRequests], [11, "crash", 1]);
+	assert.ok(exited.payload.stderrTail.includes("log line 1"));
+	const done = await harness.completed();
+	assert.equal(done.cancelledBy, "exit");
+	assert.equal(harness.ofKind("turn_error")[0].payload.class, "exit");
+	assert.equal((await harness.event("agent_respawning")).payload.delayMs, 1000);
+	assert.ok(harness.ofKind("acp_parse_error").some(({ payload }) => payload.line.startsWith('{"jsonrpc":"2.0","method":"session/upd')));
+	assert.equal((await harness.turn("say back again")).stopReason, "end_turn");
+}));
+
+test("an agent that closes its stdout is stopped and its turn failed", () => withHarness(async (harness) => {
+	await harness.prompt("closestdout");
+	assert.equal((await harness.completed()).cancelledBy, "exit");
+	assert.equal((await harness.event("agent_exited")).payload.reason, "stdout_closed");
+}));
+
+test("three crashes in a minute open the circuit", () => withHarness(async (harness) => {
+	const { payload } = await harness.event("circuit_open");
+	assert.equal(payload.cooldownMs, 300000);
+	assert.equal(harness.ofKind("agent_exited").length, 3);
+	assert.deepEqual(harness.ofKind("agent_respawning").map((event) => event.payload.delayMs), [1000, 2000]);
+}, [], { ready: false, agentEnv: { AGENT_CRASH: "9" } }));
+
+test("a stopped agent is shown, and when it goes on", () => withHarness(async (harness) => {
+	const { pid } = harness.ofKind("agent_initialized")[0].payload;
+	process.kill(pid, "SIGSTOP");
+	assert.equal((await harness.event("agent_stalled")).payload.reason, "stopped");
+	process.kill(pid, "SIGCONT");
+	await harness.event("agent_resumed");
+}));
+
+test("no descendant survives its agent, whatever it tries", async () => {
+	const harness = await Harness.start([], { agentEnv: { AGENT_STAY: "1" } });
+	const pidFile = join(harness.work, "pid");
+	await harness.turn(`child ${pidFile}\nignoreterm`);
+	const pid = Number(readFileSync(pidFile, "utf8"));
+	const agent = harness.ofKind("agent_initialized")[0].payload.pid;
+	assert.ok(isAlive(pid));
+	assert.deepEqual(await harness.stop(), { code: 0, signal: null });
+	assert.ok(!isAlive(agent) && !isAlive(pid));
+});
+
+test("a talkative stderr is drained, capped and counted", () => withHarness(async (harness) => {
+	const done = await harness.turn("stderr 20000\nsay not blocked");
+	assert.equal(done.stopReason, "end_turn");
+	await harness.event("output");
+	await harness.stop();
+	const outputs = harness.ofKind("output").map(({ payload }) => payload);
+	const lines = outputs.flatMap(({ text }) => text.match(/log line/g) ?? []).length;
+	const suppressed = outputs.reduce((sum, payload) => sum + (payload.suppressed ?? 0), 0);
+	assert.ok(lines < 2000, `${lines} lines`);
+	assert.equal(lines + suppressed, 20000);
+}));
+
+test("an agent that wants a login is shown with its words and what to run", () => withHarness(async (harness) => {
+	const error = await harness.event("turn_error");
+	assert.deepEqual([error.payload.code, error.payload.message], [-32000, "please log in to the scripted cloud"]);
+	assert.equal(error.payload.data.authMethods[0].name, "Log in with a browser");
+	const note = await harness.event("note");
+	assert.match(note.payload.text, /please log in to the scripted cloud.*Log in with a browser.*Run "/s);
+	const done = await harness.turn("say hello");
+	assert.equal(done.stopReason, undefined);
+}, [], { ready: false, agentEnv: { AGENT_AUTH: "1" } }));
+
+test("an agent of another protocol version is stopped, and said so", async () => {
+	const harness = await Harness.start([], { ready: false, agentEnv: { AGENT_VERSION: "2" } });
+	assert.equal((await harness.exited).code, 1);
+	assert.match(harness.stderr, /speaks ACP version 2, perch speaks 1/);
+	assert.match(harness.ofKind("note")[0].payload.text, /speaks ACP version 2/);
+	await harness.stop();
+});
+
+/** Runs perch agent to its end without an agent to talk to. */
+async function run(args, env) {
+	const child = spawn(perchBin, ["agent", ...args], { env: { ...process.env, ...env }, stdio: ["ignore", "ignore", "pipe"] });
+	let stderr = "";
+	child.stderr.setEncoding("utf8").on("data", (piece) => (stderr += piece));
+	const [code] = await once(child, "close");
+	return { code, stderr };
+}
+
+test("a command that is not there is one clear line", async () => {
+	const harness = await Harness.start([], { ready: false, command: ["no-such-agent"] });
+	assert.equal((await harness.exited).code, 1);
+	assert.match(harness.stderr, /^perch agent: cannot run no-such-agent: not found in PATH; install it or give its path$/m);
+	await harness.stop();
+});
+
+test("a second start with the same key names the first", () => withHarness(async (harness) => {
+	const second = await run(harness.args.slice(1).filter((arg, i, all) => arg !== "--ready-fd" && all[i - 1] !== "--ready-fd"), harness.env);
+	assert.equal(second.code, 1);
+	assert.ok(second.stderr.includes(`is running already (pid ${harness.child.pid})`), second.stderr);
+}));
+
+test("without an owner it says what to do", async () => {
+	const harness = await Harness.start([], { ready: false, ownerHere: false });
+	assert.equal((await harness.exited).code, 1);
+	assert.match(harness.stderr, /has no owner: run "perch up" here, or on the owner's machine "perch attest npub1/);
+	await harness.stop();
+});
+
+for (const [args, wanted] of [
+	[["--slots", "4", "--", "x"], /--slots 4: this version runs one agent process/],
+	[["--env", "PERCH_HOME", "--", "x"], /--env PERCH_HOME/],
+	[["--control", "some", "--", "x"], /want none, approve or full/],
+	[["--permissions", "maybe", "--", "x"], /want ask, allow or reject/],
+	[["--channel", "a", "--channel", "a", "--", "x"], /--channel a: given twice/],
+]) {
+	test(`${args.slice(0, 2).join(" ")} is refused with what was wanted`, async () => {
+		const harness = await Harness.start([], { ready: false, ownerHere: false });
+		await harness.exited;
+		const { code, stderr } = await run(args, harness.env);
+		assert.notEqual(code, 0);
+		assert.match(stderr, wanted);
+		await harness.stop();
+	});
+}
+
+test("a relay that comes back gets what was missed", async () => {
+	const relay = await SmallRelay.start();
+	const harness = await Harness.start([], { relay });
+	for (const socket of relay.sockets.clients)
+		socket.terminate();
+	const from = relay.log.all.length;
+	await relay.log.wait((item) => item.subscribed, "a new subscription", from);
+	assert.equal((await harness.turn("say over again")).stopReason, "end_turn");
+	await harness.stop();
+});
+
+void scriptedAgent;

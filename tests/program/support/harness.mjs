@@ -1,0 +1,248 @@
+// A harness under test with an independent other end: a small relay that knows NIP-01 and NIP-42
+// and nothing of frames, and the owner, who opens and seals with nostr-tools.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { matchFilter } from "nostr-tools/filter";
+import { verifyEvent } from "nostr-tools/pure";
+import { WebSocketServer } from "ws";
+import { bytesToHex, control, makeKey, now, open, seal, sign } from "./keys.mjs";
+import { perchBin } from "./perch.mjs";
+
+export const scriptedAgent = [process.execPath, fileURLToPath(new URL("acp-agent.mjs", import.meta.url))];
+
+// Longer than any deadline that a test waits for.
+const TIMEOUT_MS = 30000;
+
+/** Things that arrive one by one and are waited for by what they are. */
+class Log {
+	all = [];
+	#waiting = new Set();
+
+	push(item) {
+		this.all.push(item);
+		for (const wait of [...this.#waiting])
+			wait();
+	}
+
+	/** The first item from index `from` on that `matches`. */
+	async wait(matches, what, from = 0) {
+		const find = () => this.all.slice(from).find(matches);
+		return find() ?? new Promise((resolve, reject) => {
+			const timer = setTimeout(() => {
+				this.#waiting.delete(look);
+				reject(new Error(`no ${what}; came: ${JSON.stringify(this.all.slice(-40)).slice(0, 6000)}`));
+			}, TIMEOUT_MS);
+			const look = () => {
+				const found = find();
+				if (!found)
+					return;
+				clearTimeout(timer);
+				this.#waiting.delete(look);
+				resolve(found);
+			};
+			this.#waiting.add(look);
+		});
+	}
+}
+
+/** A relay for one test; `log` holds every event that was published. */
+export class SmallRelay {
+	log = new Log();
+	#subscriptions = new Map(); // socket → Map(id → filters)
+
+	static async start() {
+		const relay = new SmallRelay();
+		relay.http = createServer((request, response) => {
+			response.setHeader("Content-Type", "application/nostr+json");
+			response.end(JSON.stringify({ name: "small", supported_nips: [1, 11, 42], limitation: { auth_required: true } }));
+		});
+		relay.sockets = new WebSocketServer({ server: relay.http });
+		relay.sockets.on("connection", (socket) => relay.#serve(socket));
+		relay.http.listen(0, "127.0.0.1");
+		await once(relay.http, "listening");
+		relay.url = `ws://127.0.0.1:${relay.http.address().port}`;
+		return relay;
+	}
+
+	#serve(socket) {
+		const challenge = randomUUID(), filters = new Map();
+		const send = (...message) => socket.send(JSON.stringify(message));
+		this.#subscriptions.set(socket, filters);
+		socket.on("close", () => this.#subscriptions.delete(socket));
+		send("AUTH", challenge);
+		socket.on("message", (data) => {
+			const [verb, first, ...rest] = JSON.parse(String(data));
+			if (verb === "AUTH") {
+				const said = Object.fromEntries(first.tags.map(([name, value]) => [name, value]));
+				assert.ok(verifyEvent(first) && first.kind === 22242 && said.challenge === challenge);
+				socket.authenticated = first.pubkey;
+				send("OK", first.id, true, "");
+			} else if (verb === "EVENT") {
+				assert.ok(verifyEvent(first), "a valid signature");
+				assert.equal(first.pubkey, socket.authenticated);
+				send("OK", first.id, true, "");
+				this.deliver(first);
+				this.log.push(first);
+			} else if (verb === "REQ") {
+				filters.set(first, rest);
+				send("EOSE", first);
+				this.log.push({ subscribed: rest });
+			} else if (verb === "CLOSE") {
+				filters.delete(first);
+			}
+		});
+	}
+
+	deliver(event) {
+		for (const [socket, filters] of this.#subscriptions) {
+			for (const [id, list] of filters) {
+				if (list.some((filter) => matchFilter(filter, event)))
+					socket.send(JSON.stringify(["EVENT", id, event]));
+			}
+		}
+	}
+
+	async stop() {
+		for (const socket of this.sockets.clients)
+			socket.terminate();
+		this.http.close();
+		await once(this.http, "close");
+	}
+}
+
+/**
+ * A running `perch agent` and its owner. `events` are what the owner decrypted, flattened; every
+ * wait looks at all that came so far unless `after` says from where on.
+ */
+export class Harness {
+	events = new Log();
+	stderr = "";
+	owner = makeKey();
+
+	static async start(args = [], options = {}) {
+		const harness = new Harness();
+		await harness.#start(args, options);
+		return harness;
+	}
+
+	async #start(args, { command = scriptedAgent, agentEnv = {}, env = {}, ownerHere = true, ready = true, relay } = {}) {
+		this.relay = relay ?? await SmallRelay.start();
+		this.home = mkdtempSync(join(tmpdir(), "perch-agent-"));
+		this.work = join(this.home, "work");
+		mkdirSync(this.work);
+		mkdirSync(join(this.home, "keys"), { mode: 0o700 });
+		if (ownerHere)
+			writeFileSync(join(this.home, "keys/owner"), bytesToHex(this.owner.secret) + "\n", { mode: 0o600 });
+		this.#collect();
+		this.args = ["agent", "--relay", this.relay.url, "--name", "tested", "--channel", "main", "--cwd", this.work,
+			"--tick-ms", "40", "--ready-fd", "3", "--control", "full",
+			...Object.entries(agentEnv).flatMap(([name, value]) => ["--env", `${name}=${value}`]),
+			...args, "--", ...command];
+		this.env = { ...process.env, PERCH_HOME: this.home, XDG_CONFIG_HOME: this.home, PERCH_SECRET: "never shown", ...env };
+		this.child = spawn(perchBin, this.args, { env: this.env, stdio: ["pipe", "pipe", "pipe", "pipe"] });
+		this.child.stderr.setEncoding("utf8").on("data", (piece) => (this.stderr += piece));
+		this.exited = once(this.child, "close").then(([code, signal]) => (this.status = { code, signal }));
+		if (ready && !await Promise.race([once(this.child.stdio[3], "data"), this.exited.then(() => false)]))
+			throw new Error(`the harness ended: ${this.stderr}`);
+		if (ready)
+			await this.event("session_resolved");
+	}
+
+	/** Opens every frame as it is published. */
+	#collect() {
+		const push = this.relay.log.push.bind(this.relay.log);
+		this.relay.log.push = (item) => {
+			if (item.kind === 24200 && item.tags.some(([name, value]) => name === "frame" && value === "telemetry")) {
+				const plain = JSON.parse(open(this.owner, item));
+				this.agentPub = item.pubkey;
+				this.epoch = plain.epoch;
+				for (const event of plain.kind === "batch" ? plain.payload.events : [plain])
+					this.events.push(event);
+			}
+			push(item);
+		};
+	}
+
+	get mark() {
+		return this.events.all.length;
+	}
+
+	/** The first event of a kind for which `matches(payload, event)` holds. */
+	event(kind, matches = () => true, after = 0) {
+		return this.events.wait((event) => event.kind === kind && matches(event.payload, event), kind, after);
+	}
+
+	ofKind(kind) {
+		return this.events.all.filter((event) => event.kind === kind);
+	}
+
+	/** All text that the agent said, joined. */
+	said(type = "agent_message_chunk") {
+		return this.ofKind("acp_read").map(({ payload }) => payload.params?.update)
+			.filter((update) => update?.sessionUpdate === type).map((update) => update.content.text).join("");
+	}
+
+	async untilSaid(text) {
+		await this.events.wait(() => this.said().includes(text), `"${text}" said`);
+	}
+
+	get channel() {
+		return this.ofKind("harness_started")[0].payload.channels[0].id;
+	}
+
+	/** Publishes a control as the owner; `raw` members replace what is sent. */
+	publish(members, { key = this.owner, created_at } = {}) {
+		this.relay.deliver(control(key, this.agentPub, typeof members === "string" ? members : JSON.stringify(members), created_at ? { created_at } : {}));
+	}
+
+	/** Sends a control of ours and returns its control_result. */
+	async ask(type, members = {}) {
+		const requestId = randomUUID();
+		this.publish({ type, requestId, epoch: this.epoch, expires: now() + 60, channelId: this.channel, ...members });
+		return (await this.event("control_result", (payload) => payload.requestId === requestId)).payload;
+	}
+
+	prompt(text, members = {}) {
+		return this.ask("prompt", { content: [{ type: "text", text }], ...members });
+	}
+
+	/** Prompts and returns the payload of that turn's turn_completed. */
+	async turn(text) {
+		const from = this.mark;
+		await this.prompt(text);
+		return this.completed(from);
+	}
+
+	async completed(from = 0) {
+		return (await this.event("turn_completed", () => true, from)).payload;
+	}
+
+	/** The permission request that waits, as an event. */
+	permission(from = 0) {
+		return this.events.wait((event) => event.kind === "acp_read" && event.authorization, "permission request", from);
+	}
+
+	/** The answer to it: an acp_write with its nonce. */
+	answer(nonce) {
+		return this.events.wait((event) => event.kind === "acp_write" && event.authorization?.requestNonce === nonce, "permission answer");
+	}
+
+	async stop(signal = "SIGTERM") {
+		if (!this.status)
+			this.child.kill(signal);
+		const status = await this.exited;
+		await this.relay.stop();
+		rmSync(this.home, { recursive: true, force: true });
+		assert.doesNotMatch(this.stderr, /Sanitizer|runtime error/, "no sanitizer report");
+		return status;
+	}
+}
+
+export { now, seal, sign };
