@@ -5,15 +5,26 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "observer/observer.h"
 #include "relay/relay.h"
+#include "up.h"
 
 static const struct command {
 	const char *name;
 	int (*main)(int argc, char *argv[]);
 	const char *summary;
 } commands[] = {
+	{"up", up_main, "relay, observer and agent here, with one page to watch them"},
 	{"agent", agent_main, "run an ACP agent and publish what it does"},
 	{"relay", relay_main, "route sealed frames between harnesses and observers"},
+	{"observer", observer_main, "open frames, keep them, serve the page"},
+	{"open", open_main, "print the page's address and open it"},
+	{"ls", ls_main, "the fleet as a table"},
+	{"tail", tail_main, "follow what the agents do, in the terminal"},
+	{"prompt", prompt_main, "send an agent a prompt"},
+	{"approve", approve_main, "answer a permission request"},
+	{"key", key_main, "show, list and import keys"},
+	{"attest", attest_main, "sign that an agent's key is yours"},
 	{"demo-agent", demo_main, "the scripted ACP agent that `perch up --demo` plays"},
 };
 
@@ -29,7 +40,8 @@ static void print_help(FILE *out)
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		(void)fprintf(out, "  %-11s %s\n", commands[i].name, commands[i].summary);
 	(void)fputs("\nExample:\n"
-		    "  perch relay --listen 127.0.0.1:7447\n\n"
+		    "  perch up --demo          everything here, with a scripted agent\n"
+		    "  perch up -- claude-agent-acp\n\n"
 		    "perch COMMAND --help says more about one. perch --version.\n",
 		    out);
 }

@@ -1,8 +1,8 @@
 #include "agent/acp_line.h"
 
-#include <string.h>
-
-#include "wire/nostr/json.h"
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 /* Reads a string member, or passes by a value that is none. */
 static void read_string(struct json *json, struct slice *out)
@@ -137,26 +137,69 @@ static void read_message(struct json *json, struct acp_line *out)
 		out->chunk = SLICE_EMPTY;
 }
 
+static bool starts_secret(const char *at, const char *end)
+{
+	const struct slice text = {at, (size_t)(end - at)};
+
+	if (*at != '"')
+		return false;
+	return slice_starts(text, SLICE("\"env\"")) ||
+	       slice_starts(text, SLICE("\"mcpServers\""));
+}
+
+/* First place from @at on where "e or "m stands, or near @end where less than 17 bytes
+ * are left. */
+static const char *skip_other_text(const char *at, const char *end)
+{
+#ifdef __SSE2__
+	while (end - at >= 17) {
+		const __m128i here = _mm_loadu_si128((const __m128i *)(const void *)at);
+		const __m128i next =
+			_mm_loadu_si128((const __m128i *)(const void *)(at + 1));
+		const __m128i both = _mm_and_si128(
+			_mm_cmpeq_epi8(here, _mm_set1_epi8('"')),
+			_mm_or_si128(_mm_cmpeq_epi8(next, _mm_set1_epi8('e')),
+				     _mm_cmpeq_epi8(next, _mm_set1_epi8('m'))));
+		const unsigned mask = (unsigned)_mm_movemask_epi8(both);
+
+		if (mask)
+			return at + __builtin_ctz(mask);
+		at += 16;
+	}
+#endif
+	return at;
+}
+
 /* Whether the copy of a line is worth a walk for secrets: one of these keys must be
- * there. */
+ * there. Every line is looked through, so this is many times faster than two memmem(). */
 static bool may_have_secrets(struct slice text)
 {
-	return memmem(text.ptr, text.len, "\"mcpServers\"", 12) ||
-	       memmem(text.ptr, text.len, "\"env\"", 5);
+	const char *at = text.ptr;
+	const char *const end = at + text.len;
+
+	while ((at = skip_other_text(at, end)) < end) {
+		if (starts_secret(at, end))
+			return true;
+		at++;
+	}
+	return false;
 }
 
 static void set_broken(struct acp_line *out)
 {
 	const struct slice text = out->text;
-	enum json_fault fault = JSON_FAULT_NONE;
+	struct json json;
 
 	*out = (struct acp_line){.shape = ACP_BROKEN, .text = text};
-	if (json_check(text, &fault, &out->fault)) {
+	json_init(&json, text);
+	json_limit_depth(&json, ACP_DEPTH_MAX);
+	(void)json_skip(&json, NULL);
+	if (json_end(&json, &out->fault)) {
 		(void)err_set(&out->fault, ERR_MALFORMED, "not a JSON object");
 		return;
 	}
-	out->repairable = text.ptr[0] == '{' &&
-			  (fault == JSON_FAULT_UTF8 || fault == JSON_FAULT_SURROGATE);
+	out->repairable = text.ptr[0] == '{' && (json.fault == JSON_FAULT_UTF8 ||
+						 json.fault == JSON_FAULT_SURROGATE);
 }
 
 void acp_line_scan(struct slice line, struct acp_line *out)
@@ -169,6 +212,7 @@ void acp_line_scan(struct slice line, struct acp_line *out)
 		return;
 	}
 	json_init(&json, out->text);
+	json_limit_depth(&json, ACP_DEPTH_MAX);
 	switch (json_peek(&json)) {
 	case JSON_OBJECT:
 		read_message(&json, out);

@@ -7,6 +7,13 @@
 #include "wire/base/buf.h"
 #include "wire/base/err.h"
 #include "wire/base/slice.h"
+#include "wire/nostr/json.h"
+
+/* Deepest nesting of a line. It is set into other JSON: four levels around the payload of
+ * a batched event (batch, payload, events, event), and an agent's modes stand one level
+ * deeper in feed_state than in its own answer. Deeper text would make the whole batch
+ * unreadable for peers that read JSON_DEPTH_MAX levels. */
+#define ACP_DEPTH_MAX (JSON_DEPTH_MAX - 5)
 
 /* One scan of one ACP line: all that the client and the feed ask of it, as slices of the
  * line. Strings are JSON string content as sent (compare with json_is()). */

@@ -1,12 +1,17 @@
 #include "agent/asks.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "agent/report.h"
 #include "agent/turns.h"
 #include "wire/base/mem.h"
+#include "wire/frame/limits.h"
 #include "wire/host/log.h"
 #include "wire/nostr/json.h"
+
+/* Longest request id that may wait for the owner; our choice. */
+#define ID_BYTES_MAX 1024
 
 struct asks {
 	struct asks_options options;
@@ -15,6 +20,7 @@ struct asks {
 	struct acp *acp;
 	struct permission *fresh; /* read, not acted on yet */
 	struct err fault;         /* why a request could not be read */
+	struct log_limit denied;
 };
 
 /* An answer on its way. */
@@ -114,6 +120,7 @@ static void answer(struct asks *asks, struct permission *permission, bool listed
 	}
 	write_authorization(&authorization, permission, false,
 			    permission_reason_name(reason));
+	permission_settle(permission);
 	acp_reply(asks->acp, buf_slice(&permission->request), buf_slice(&result),
 		  permission->channel, buf_slice(&authorization), on_replied, reply);
 	buf_finish(&authorization);
@@ -189,14 +196,26 @@ static bool owner_listens(const struct asks *asks)
 	       sender_time(asks->options.sender).monotonic_ms < ASKS_SILENCE_S * 1000;
 }
 
-/* Whether the owner is asked; what is not is settled at once by asks_request(). */
-static bool is_actionable(const struct asks *asks, const struct acp_line *line,
-			  const struct channel *channel)
+/* Why the owner is not asked, NULL if they are; what is not is settled at once by
+ * asks_request(). */
+static const char *why_not_asked(const struct asks *asks, const struct acp_line *line,
+				 const struct permission *permission)
 {
-	return asks->options.policy == PERMISSION_ASK && channel && line->id_is_plain &&
-	       channel->turn && channel->turn->clock.cancelled_ms == 0 &&
-	       asks->permissions.count < AGENT_PERMISSIONS_MAX &&
-	       !asks_is_pending(asks, line->id) && owner_listens(asks);
+	const struct channel *channel = permission->channel;
+
+	if (asks->options.policy != PERMISSION_ASK)
+		return "by --permissions";
+	if (!channel || !channel->turn || channel->turn->clock.cancelled_ms != 0)
+		return "no turn is running";
+	if (!permission->shown)
+		return "it is too large to be shown";
+	if (!line->id_is_plain)
+		return "its request id is neither a number nor a string";
+	if (asks->permissions.count >= AGENT_PERMISSIONS_MAX)
+		return "too many wait already";
+	if (asks_is_pending(asks, line->id))
+		return "its request id is in use already";
+	return owner_listens(asks) ? NULL : "no observer is there";
 }
 
 void asks_read(struct asks *asks, const struct acp_line *line, const struct acp_line *raw,
@@ -217,9 +236,10 @@ void asks_read(struct asks *asks, const struct acp_line *line, const struct acp_
 		return;
 	}
 	permission->channel = channel;
+	permission->shown = bytes <= AGENT_MIRROR_MAX && line->id.len <= ID_BYTES_MAX;
 	buf_init(&authorization, 512);
 	write_authorization(&authorization, permission,
-			    is_actionable(asks, line, channel), NULL);
+			    !why_not_asked(asks, line, permission), NULL);
 	permission->seq = feed_line(feed, now, context, FEED_READ, raw, bytes,
 				    buf_slice(&authorization), &permission->whole);
 	buf_finish(&authorization);
@@ -242,6 +262,8 @@ void asks_request(struct asks *asks, const struct acp_line *line, enum asks_grou
 	struct permission *permission = asks->fresh;
 	int64_t wait_ms =
 		left_ms < asks->options.timeout_ms ? left_ms : asks->options.timeout_ms;
+	uint64_t silent;
+	const char *why;
 
 	asks->fresh = NULL;
 	if (asks_is_pending(asks, line->id)) {
@@ -263,12 +285,12 @@ void asks_request(struct asks *asks, const struct acp_line *line, enum asks_grou
 		allow(asks, permission);
 		return;
 	}
-	if (ground == ASKS_NO_TURN || !is_actionable(asks, line, permission->channel)) {
-		if (asks->options.policy == PERMISSION_ASK)
-			log_warn("permission", "denied: %s",
-				 ground == ASKS_NO_TURN ? "no turn is running"
-				 : owner_listens(asks)  ? "too many wait already"
-							: "no observer is there");
+	why = ground == ASKS_NO_TURN ? "no turn is running"
+				     : why_not_asked(asks, line, permission);
+	if (why) {
+		if (asks->options.policy == PERMISSION_ASK &&
+		    log_limit_pass(&asks->denied, loop_now_ms(), &silent))
+			log_warn("permission", "denied: %s silent=%" PRIu64, why, silent);
 		deny(asks, permission, false, PERMISSION_REJECTED);
 		return;
 	}

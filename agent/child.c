@@ -16,10 +16,13 @@
 #include "agent/proctree.h"
 #include "wire/base/buf.h"
 #include "wire/base/mem.h"
+#include "wire/host/log.h"
 
 #define READ_BYTES (64u << 10)
 /* Reads in one turn of the loop: other children and the relay want theirs too. */
 #define READS_PER_TURN 8
+/* What a line that waits holds beside its bytes, here and with whoever wrote it. */
+#define LINE_OVERHEAD 512
 
 /* --- A descriptor on the loop --- */
 
@@ -132,11 +135,13 @@ static void pop_line(struct child *child, enum child_written outcome)
 	child->first = line->next;
 	if (!child->first)
 		child->last = &child->first;
-	child->queued -= line->bytes.len;
+	child->queued -= line->bytes.len + LINE_OVERHEAD;
 	line->on_written(line->ctx, buf_slice(&line->bytes), outcome);
 	buf_finish(&line->bytes);
 	free(line);
 }
+
+static void step(struct child *child, enum child_state state);
 
 /* No byte will reach it any more. */
 static void close_stdin(struct child *child)
@@ -145,6 +150,15 @@ static void close_stdin(struct child *child)
 	while (child->first)
 		pop_line(child,
 			 child->first->sent > 0 ? CHILD_CUT_OFF : CHILD_NOT_WRITTEN);
+}
+
+/* It reads nothing any more, so nothing that we would say later can arrive either: an
+ * agent that lives on like that would leave every request open. */
+static void end_deaf(struct child *child)
+{
+	close_stdin(child);
+	if (child->state == CHILD_RUNNING)
+		step(child, CHILD_CLOSING);
 }
 
 static void on_stdin_ready(uv_poll_t *poll, int status, int events);
@@ -166,7 +180,7 @@ static void write_lines(struct child *child)
 			break;
 		}
 		if (sent < 0) { /* EPIPE: it closed its stdin, or is gone */
-			close_stdin(child);
+			end_deaf(child);
 			break;
 		}
 		line->sent += (size_t)sent;
@@ -184,7 +198,7 @@ static void on_stdin_ready(uv_poll_t *poll, int status, int events)
 
 	(void)events;
 	if (status < 0)
-		close_stdin(watch->child);
+		end_deaf(watch->child);
 	else
 		write_lines(watch->child);
 }
@@ -194,11 +208,10 @@ void child_write(struct child *child, struct slice bytes, child_on_written *on_w
 {
 	struct line *line;
 
-	if (!child->in || bytes.len > CHILD_QUEUE_MAX - child->queued) {
+	if (!child->in || child->queued + LINE_OVERHEAD + bytes.len > CHILD_QUEUE_MAX) {
 		on_written(ctx, bytes, CHILD_NOT_WRITTEN);
-		/* It does not read: nothing that we would say later can arrive either. */
 		if (child->in)
-			child_stop(child);
+			end_deaf(child);
 		return;
 	}
 	line = mem_alloc(sizeof(*line));
@@ -208,14 +221,12 @@ void child_write(struct child *child, struct slice bytes, child_on_written *on_w
 	line->ctx = ctx;
 	*child->last = line;
 	child->last = &line->next;
-	child->queued += bytes.len;
+	child->queued += bytes.len + LINE_OVERHEAD;
 	if (!child->writing && child->first == line)
 		write_lines(child);
 }
 
 /* --- Stopping and exit --- */
-
-static void step(struct child *child, enum child_state state);
 
 static void finish(struct child *child)
 {
@@ -278,6 +289,8 @@ static void on_timer(void *ctx)
 
 	switch (child->state) {
 	case CHILD_CLOSING:
+		if (!child->how.asked)
+			log_warn("agent", "does not read its stdin: it is ended");
 		step(child, CHILD_TERMINATING);
 		return;
 	case CHILD_TERMINATING:

@@ -39,8 +39,6 @@ struct feed {
 	struct buf header, extra;
 	struct buf payload; /* of acp_parse_error */
 	struct buf repaired, redacted, trimmed;
-	char timestamp[CLOCK_RFC3339_LEN + 1];
-	int64_t timestamp_s; /* the second that timestamp is of */
 };
 
 struct feed *feed_create(struct queue *queue)
@@ -48,7 +46,6 @@ struct feed *feed_create(struct queue *queue)
 	struct feed *feed = mem_alloc(sizeof(*feed));
 
 	feed->queue = queue;
-	feed->timestamp_s = INT64_MIN;
 	buf_init(&feed->session, COPY_MAX);
 	buf_init(&feed->turn, COPY_MAX);
 	buf_init(&feed->header, HEADER_MAX);
@@ -85,23 +82,6 @@ struct parts {
 	bool redacted, repaired;
 };
 
-/* Formatting a date costs more than all the rest of a header: within a second only the
- * milliseconds change. */
-static struct slice timestamp_of(struct feed *feed, int64_t unix_ms)
-{
-	const int64_t ms = unix_ms % 1000;
-
-	if (unix_ms < 0 || unix_ms / 1000 != feed->timestamp_s) {
-		clock_format(unix_ms, feed->timestamp);
-		feed->timestamp_s = unix_ms / 1000;
-	} else {
-		feed->timestamp[20] = (char)('0' + ms / 100);
-		feed->timestamp[21] = (char)('0' + ms / 10 % 10);
-		feed->timestamp[22] = (char)('0' + ms % 10);
-	}
-	return (struct slice){feed->timestamp, CLOCK_RFC3339_LEN};
-}
-
 /* An id as JSON string content; ptr NULL stays null. */
 static struct slice escape_id(struct buf *scratch, struct slice id)
 {
@@ -116,17 +96,18 @@ static struct slice escape_id(struct buf *scratch, struct slice id)
 static void write_header(struct feed *feed, uint64_t seq, struct feed_time now,
 			 const struct feed_context *context, struct slice kind)
 {
-	char started[CLOCK_RFC3339_LEN + 1];
+	char timestamp[CLOCK_RFC3339_LEN + 1], started[CLOCK_RFC3339_LEN + 1];
 	struct observer_event event = {
 		.seq = seq,
 		.monotonic_ms = now.monotonic_ms,
-		.timestamp = timestamp_of(feed, now.unix_ms),
+		.timestamp = {timestamp, CLOCK_RFC3339_LEN},
 		.kind = kind,
 		.agent_index = context->slot,
 		.session_id = escape_id(&feed->session, context->session),
 		.turn_id = escape_id(&feed->turn, context->turn),
 	};
 
+	clock_format(now.unix_ms, timestamp);
 	if (context->channel)
 		event.channel_id = uuid_slice(context->channel);
 	if (context->turn_started_ms) {

@@ -10,15 +10,15 @@
 /* Storage of the queue: events one behind the other in blocks, so that neither taking one
  * in nor letting one go allocates, and the memory they hold is known to the byte. */
 
-struct channel;
+struct queue_channel;
 
 /* One waiting event and what is remembered of it. */
 struct record {
-	struct record *prev, *next; /* in the list of urgent ones */
-	struct channel *channel;    /* NULL: channel-less */
-	uint64_t seq;               /* of its last chunk */
-	uint64_t arrival;           /* seq of its first chunk: its place in the order */
-	uint64_t sources;           /* events that were joined in it, at least 1 */
+	struct record *prev, *next;    /* in the list of urgent ones */
+	struct queue_channel *channel; /* NULL: channel-less */
+	uint64_t seq;                  /* of its last chunk */
+	uint64_t arrival; /* seq of its first chunk: its place in the order */
+	uint64_t sources; /* events that were joined in it, at least 1 */
 	int64_t unix_ms, monotonic_ms; /* of its last chunk */
 	uint32_t len;                  /* of text */
 	uint16_t stamp_len; /* {"seq":…,"monotonicMs":…,"timestamp":"…" */

@@ -138,7 +138,8 @@ static const char *check_time(const struct gate *gate, const struct gate_control
 		return "wrong_epoch";
 	if (control->expires != 0 && in->now_s > control->expires + CONTROL_TOLERANCE_S)
 		return "expired";
-	if (!control->has_epoch && in->created_at < gate->epoch_start_s)
+	if (!control->has_epoch &&
+	    in->created_at < gate->epoch_start_s + in->clock_offset_s)
 		return "expired";
 	return NULL;
 }

@@ -46,7 +46,9 @@ struct gate_control {
 	bool malformed;          /* control_parse() refused it */
 	const uint8_t *event_id; /* 32 bytes */
 	int64_t created_at;
-	int64_t now_s; /* Unix seconds */
+	/* Unix seconds by the clock that owner and harness share, the relay's, and how
+	 * far it is ahead of ours. */
+	int64_t now_s, clock_offset_s;
 };
 
 void gate_init(struct gate *gate, enum control_level level, const char epoch[17],

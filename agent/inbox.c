@@ -10,6 +10,10 @@
 #include "wire/nostr/event.h"
 #include "wire/nostr/nip44.h"
 
+/* Controls a second whose signature is looked at: what an owner's programs send is a
+ * tenth of it, and a relay that makes controls up must not cost more. */
+#define VERIFY_PER_S (10 * CONTROL_PER_S)
+
 struct inbox {
 	struct crypto *crypto;
 	const uint8_t *conversation_key;
@@ -21,6 +25,8 @@ struct inbox {
 	struct map seen;
 	uint8_t (*ring)[32];
 	size_t ring_count, ring_capacity, ring_at;
+	int64_t second;
+	unsigned in_second; /* signatures looked at */
 };
 
 struct inbox *inbox_create(struct crypto *crypto, const struct keypair *agent,
@@ -112,6 +118,15 @@ static bool check(struct inbox *inbox, const struct event *event, int64_t now_s,
 	return true;
 }
 
+static bool within_rate(struct inbox *inbox, int64_t now_s)
+{
+	if (now_s != inbox->second) {
+		inbox->second = now_s;
+		inbox->in_second = 0;
+	}
+	return inbox->in_second++ < VERIFY_PER_S;
+}
+
 enum inbox_verdict inbox_open(struct inbox *inbox, struct slice text, int64_t now_s,
 			      struct inbox_control *out, struct err *err)
 {
@@ -126,6 +141,11 @@ enum inbox_verdict inbox_open(struct inbox *inbox, struct slice text, int64_t no
 	if (!slice_eq(frame, SLICE("control")) ||
 	    map_get(&inbox->seen, id_slice(event.id)) != NULL)
 		return INBOX_IGNORED;
+	if (!within_rate(inbox, now_s)) {
+		(void)err_set(err, ERR_REFUSED, "more than %d controls in a second",
+			      VERIFY_PER_S);
+		return INBOX_REFUSED;
+	}
 	if (!event_verify(inbox->crypto, &event, &inbox->scratch, err))
 		return INBOX_REFUSED;
 	remember(inbox, event.id);

@@ -168,15 +168,22 @@ out:
 	return permission;
 }
 
+void permission_settle(struct permission *permission)
+{
+	for (size_t i = 0; i < permission->option_count; i++)
+		buf_finish(&permission->options[i].id);
+	free(permission->options);
+	permission->options = NULL;
+	permission->option_count = 0;
+	buf_finish(&permission->whole);
+}
+
 void permission_destroy(struct permission *permission)
 {
 	if (!permission)
 		return;
-	for (size_t i = 0; i < permission->option_count; i++)
-		buf_finish(&permission->options[i].id);
-	free(permission->options);
+	permission_settle(permission);
 	buf_finish(&permission->request);
-	buf_finish(&permission->whole);
 	free(permission);
 }
 

@@ -63,6 +63,7 @@ struct permission {
 	int64_t deadline_ms;           /* INT64_MAX: none */
 	uint64_t seq;                  /* of the acp_read; 0 before */
 	struct buf whole;              /* the untrimmed event, if it had to be trimmed */
+	bool shown;                    /* the owner can see it whole; the caller's */
 	enum permission_reason reason; /* once WRITING */
 };
 
@@ -99,6 +100,9 @@ struct permission *permission_parse(struct slice request, struct slice params,
 				    const uint8_t nonce[PERMISSION_NONCE_LEN / 2],
 				    struct err *err);
 void permission_destroy(struct permission *permission);
+/* It has been answered: frees what only deciding needs, as an agent that does not read
+ * its answers keeps them waiting. */
+void permission_settle(struct permission *permission);
 
 /* Deny: reject_once, else reject_always, else "cancelled". Never by position. */
 struct permission_choice permission_deny(const struct permission *permission);

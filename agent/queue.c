@@ -22,7 +22,7 @@
 
 #define NEVER UINT64_MAX
 
-struct channel {
+struct queue_channel {
 	struct uuid uuid;
 	uint64_t head;  /* arrival of what leaves first */
 	size_t heap_at; /* in the queue's heap */
@@ -39,7 +39,7 @@ struct channel {
 
 /* What a channel costs besides its blocks: itself, its entry in map and heap. */
 #define CHANNEL_BYTES \
-	(sizeof(struct channel) + sizeof(struct map_entry) + UUID_LEN + \
+	(sizeof(struct queue_channel) + sizeof(struct map_entry) + UUID_LEN + \
 	 4 * sizeof(void *))
 
 struct urgent_list {
@@ -50,9 +50,10 @@ struct queue {
 	size_t budget, memory, held;
 	size_t events; /* records */
 	struct queue_ledger ledger;
-	struct map channels;    /* uuid → struct channel: those where something waits */
-	struct channel *recent; /* the one found last, or NULL */
-	struct channel **heap;  /* by head */
+	struct map
+		channels; /* uuid → struct queue_channel: those where something waits */
+	struct queue_channel *recent; /* the one found last, or NULL */
+	struct queue_channel **heap;  /* by head */
 	size_t heap_count, heap_capacity;
 	struct fifo channelless;
 	uint64_t barrier;             /* arrival of the newest channel-less event */
@@ -81,7 +82,7 @@ void queue_destroy(struct queue *queue)
 	if (!queue)
 		return;
 	while ((entry = map_next(&queue->channels, entry))) {
-		struct channel *channel = entry->value;
+		struct queue_channel *channel = entry->value;
 
 		fifo_finish(&channel->spared);
 		fifo_finish(&channel->rest);
@@ -96,13 +97,13 @@ void queue_destroy(struct queue *queue)
 
 /* ---- the heap of channels by the arrival of their heads ---- */
 
-static void heap_set(struct queue *queue, size_t at, struct channel *channel)
+static void heap_set(struct queue *queue, size_t at, struct queue_channel *channel)
 {
 	queue->heap[at] = channel;
 	channel->heap_at = at;
 }
 
-static void heap_up(struct queue *queue, struct channel *channel)
+static void heap_up(struct queue *queue, struct queue_channel *channel)
 {
 	size_t at = channel->heap_at;
 
@@ -113,7 +114,7 @@ static void heap_up(struct queue *queue, struct channel *channel)
 	heap_set(queue, at, channel);
 }
 
-static void heap_down(struct queue *queue, struct channel *channel)
+static void heap_down(struct queue *queue, struct queue_channel *channel)
 {
 	size_t at = channel->heap_at, child;
 
@@ -129,9 +130,9 @@ static void heap_down(struct queue *queue, struct channel *channel)
 	heap_set(queue, at, channel);
 }
 
-static void heap_remove(struct queue *queue, struct channel *channel)
+static void heap_remove(struct queue *queue, struct queue_channel *channel)
 {
-	struct channel *last = queue->heap[--queue->heap_count];
+	struct queue_channel *last = queue->heap[--queue->heap_count];
 
 	channel->in_heap = false;
 	if (last == channel)
@@ -141,13 +142,13 @@ static void heap_remove(struct queue *queue, struct channel *channel)
 	heap_down(queue, last);
 }
 
-static void heap_insert(struct queue *queue, struct channel *channel)
+static void heap_insert(struct queue *queue, struct queue_channel *channel)
 {
 	if (queue->heap_count == queue->heap_capacity) {
 		queue->heap_capacity =
 			queue->heap_capacity ? 2 * queue->heap_capacity : 16;
 		queue->heap = mem_grow(queue->heap, queue->heap_capacity,
-				       sizeof(struct channel *));
+				       sizeof(struct queue_channel *));
 	}
 	channel->in_heap = true;
 	heap_set(queue, queue->heap_count++, channel);
@@ -155,10 +156,10 @@ static void heap_insert(struct queue *queue, struct channel *channel)
 }
 
 /* The channel with the oldest head, other than @except (may be NULL). */
-static struct channel *heap_oldest(const struct queue *queue,
-				   const struct channel *except)
+static struct queue_channel *heap_oldest(const struct queue *queue,
+					 const struct queue_channel *except)
 {
-	struct channel *a, *b;
+	struct queue_channel *a, *b;
 
 	if (!queue->heap_count)
 		return NULL;
@@ -178,7 +179,7 @@ static uint64_t arrival_of(const struct fifo *fifo)
 	return first ? first->arrival : NEVER;
 }
 
-static uint64_t head_of(const struct channel *channel)
+static uint64_t head_of(const struct queue_channel *channel)
 {
 	const uint64_t spared = arrival_of(&channel->spared);
 
@@ -187,9 +188,9 @@ static uint64_t head_of(const struct channel *channel)
 	return channel->gap.seq ? channel->gap.seq : arrival_of(&channel->rest);
 }
 
-static struct channel *channel_find(struct queue *queue, const struct uuid *uuid)
+static struct queue_channel *channel_find(struct queue *queue, const struct uuid *uuid)
 {
-	struct channel *channel = queue->recent;
+	struct queue_channel *channel = queue->recent;
 
 	if (channel && memcmp(channel->uuid.text, uuid->text, UUID_LEN) == 0)
 		return channel;
@@ -206,7 +207,7 @@ static struct channel *channel_find(struct queue *queue, const struct uuid *uuid
 	return channel;
 }
 
-static void channel_destroy(struct queue *queue, struct channel *channel)
+static void channel_destroy(struct queue *queue, struct queue_channel *channel)
 {
 	if (queue->recent == channel)
 		queue->recent = NULL;
@@ -219,7 +220,7 @@ static void channel_destroy(struct queue *queue, struct channel *channel)
 
 /* After its head may have changed: puts it in its place, or ends it when nothing is left.
  */
-static void channel_settle(struct queue *queue, struct channel *channel)
+static void channel_settle(struct queue *queue, struct queue_channel *channel)
 {
 	const uint64_t head = head_of(channel);
 
@@ -317,7 +318,7 @@ static void forget(struct queue *queue, struct record *record)
 }
 
 /* The same for a record of the channel's rest. */
-static void forget_rest(struct queue *queue, struct channel *channel,
+static void forget_rest(struct queue *queue, struct queue_channel *channel,
 			struct record *record)
 {
 	forget(queue, record);
@@ -327,20 +328,20 @@ static void forget_rest(struct queue *queue, struct channel *channel,
 		channel->open.record = NULL;
 }
 
-static void pop_spared(struct queue *queue, struct channel *channel)
+static void pop_spared(struct queue *queue, struct queue_channel *channel)
 {
 	forget(queue, fifo_first(&channel->spared));
 	fifo_pop(&channel->spared);
 }
 
-static void pop_rest(struct queue *queue, struct channel *channel)
+static void pop_rest(struct queue *queue, struct queue_channel *channel)
 {
 	forget_rest(queue, channel, fifo_first(&channel->rest));
 	fifo_pop(&channel->rest);
 }
 
 /* Moves the first of rest behind the spared ones. */
-static void spare(struct queue *queue, struct channel *channel)
+static void spare(struct queue *queue, struct queue_channel *channel)
 {
 	const struct record *from = fifo_first(&channel->rest);
 	struct record *to = fifo_push(&channel->spared, from->len);
@@ -415,7 +416,7 @@ static void gap_write_payload(struct buf *out, const struct gap *gap)
 }
 
 /* The gap as an event, in the queue's scratch. */
-static struct pack_item gap_item(struct queue *queue, const struct channel *channel)
+static struct pack_item gap_item(struct queue *queue, const struct queue_channel *channel)
 {
 	static const struct slice kind = SLICE_INIT("observer_telemetry_gap");
 	const struct gap *gap = &channel->gap;
@@ -446,7 +447,7 @@ static struct pack_item gap_item(struct queue *queue, const struct channel *chan
 }
 
 /* Adds to the channel's gap. What is older than the gap's new place leaves before it. */
-static void channel_add_gap(struct queue *queue, struct channel *channel,
+static void channel_add_gap(struct queue *queue, struct queue_channel *channel,
 			    const struct gap *more)
 {
 	const struct record *first;
@@ -476,7 +477,7 @@ static bool worth_add(struct worth *worth, const struct record *record)
 	return true;
 }
 
-static struct record *first_plain(const struct channel *channel)
+static struct record *first_plain(const struct queue_channel *channel)
 {
 	struct fifo_cursor cursor = fifo_start(&channel->rest);
 	struct record *record;
@@ -488,7 +489,7 @@ static struct record *first_plain(const struct channel *channel)
 	return record;
 }
 
-static struct record *first_spared_or_rest(const struct channel *channel)
+static struct record *first_spared_or_rest(const struct queue_channel *channel)
 {
 	struct record *record = fifo_first(&channel->spared);
 
@@ -496,11 +497,11 @@ static struct record *first_spared_or_rest(const struct channel *channel)
 }
 
 /* The channel with the oldest of the records that @first_of names, or NULL. */
-static struct channel *find_oldest(
+static struct queue_channel *find_oldest(
 	const struct queue *queue,
-	struct record *(*first_of)(const struct channel *channel))
+	struct record *(*first_of)(const struct queue_channel *channel))
 {
-	struct channel *found = NULL;
+	struct queue_channel *found = NULL;
 	uint64_t oldest = NEVER;
 
 	for (size_t i = 0; i < queue->heap_count; i++) {
@@ -514,7 +515,7 @@ static struct channel *find_oldest(
 	return found;
 }
 
-static void count_dropped(struct queue *queue, struct channel *channel,
+static void count_dropped(struct queue *queue, struct queue_channel *channel,
 			  const struct record *record)
 {
 	const struct gap gap = gap_of(record, GAP_QUEUE_EVICTION);
@@ -527,7 +528,7 @@ static void count_dropped(struct queue *queue, struct channel *channel,
 /* Drops the oldest frame's worth of non-urgent events. False if there are none. */
 static bool drop_plain(struct queue *queue)
 {
-	struct channel *channel = find_oldest(queue, first_plain);
+	struct queue_channel *channel = find_oldest(queue, first_plain);
 	struct worth worth = {0, 0};
 	struct record *record;
 
@@ -547,7 +548,7 @@ static bool drop_plain(struct queue *queue)
  * must not pin memory without bound either. */
 static bool drop_urgent(struct queue *queue)
 {
-	struct channel *channel = find_oldest(queue, first_spared_or_rest);
+	struct queue_channel *channel = find_oldest(queue, first_spared_or_rest);
 	struct worth worth = {0, 0};
 	struct record *record;
 
@@ -564,7 +565,7 @@ static bool drop_urgent(struct queue *queue)
 	return true;
 }
 
-static bool is_only_gap(const struct channel *channel)
+static bool is_only_gap(const struct queue_channel *channel)
 {
 	return channel->gap.seq && !channel->spared.first && !channel->rest.first;
 }
@@ -573,11 +574,11 @@ static bool is_only_gap(const struct channel *channel)
  * of channels stays bounded, and leaves room for events. */
 static bool fold_gaps(struct queue *queue, size_t max)
 {
-	struct channel *oldest = NULL, *next = NULL;
+	struct queue_channel *oldest = NULL, *next = NULL;
 	size_t count = 0;
 
 	for (size_t i = 0; i < queue->heap_count; i++) {
-		struct channel *channel = queue->heap[i];
+		struct queue_channel *channel = queue->heap[i];
 
 		if (!is_only_gap(channel))
 			continue;
@@ -620,7 +621,7 @@ static void put_channelless(struct queue *queue, const struct queue_event *event
 
 static void put_channel(struct queue *queue, const struct queue_event *event)
 {
-	struct channel *channel = channel_find(queue, event->channel);
+	struct queue_channel *channel = channel_find(queue, event->channel);
 	struct record *record = channel->open.record;
 
 	/* Nothing overtakes a barrier: an event from before it takes no chunk from
@@ -664,10 +665,10 @@ static uint64_t oldest_barrier(const struct queue *queue)
 
 /* Rule (2): whose events the frame takes. There is a channel whose head is before
  * @barrier. */
-static struct channel *choose(struct queue *queue, uint64_t barrier)
+static struct queue_channel *choose(struct queue *queue, uint64_t barrier)
 {
 	const struct record *urgent = urgent_first(queue, barrier);
-	struct channel *other;
+	struct queue_channel *other;
 
 	if (!urgent) {
 		queue->streak = 0;
@@ -722,7 +723,7 @@ static void note_loss(struct queue_frame *frame, int64_t first_ms,
  * is forgotten at once, while its record is at hand, and stays readable until the caller
  * cuts @fifo at @end. @rest_of: the channel whose rest it is, or NULL. */
 static bool gather_fifo(struct gather *gather, const struct fifo *fifo,
-			struct channel *rest_of, uint64_t barrier,
+			struct queue_channel *rest_of, uint64_t barrier,
 			struct fifo_cursor *end)
 {
 	struct record *record, *last = NULL;
@@ -748,7 +749,8 @@ static bool gather_fifo(struct gather *gather, const struct fifo *fifo,
 	return !record;
 }
 
-static bool gather_gap(struct gather *gather, struct channel *channel, uint64_t barrier)
+static bool gather_gap(struct gather *gather, struct queue_channel *channel,
+		       uint64_t barrier)
 {
 	struct pack_item item;
 
@@ -761,8 +763,8 @@ static bool gather_gap(struct gather *gather, struct channel *channel, uint64_t 
 	return true;
 }
 
-static void pack_channel(struct gather *gather, struct channel *channel, uint64_t barrier,
-			 struct buf *out)
+static void pack_channel(struct gather *gather, struct queue_channel *channel,
+			 uint64_t barrier, struct buf *out)
 {
 	struct fifo_cursor spared, rest = fifo_start(&channel->rest);
 
@@ -824,7 +826,7 @@ void queue_published(struct queue *queue, const struct queue_frame *frame)
 void queue_lost(struct queue *queue, const struct queue_frame *frame,
 		const struct uuid *fallback)
 {
-	struct channel *channel;
+	struct queue_channel *channel;
 
 	queue->ledger.in_flight -= frame->sources;
 	queue->ledger.dropped += frame->sources;

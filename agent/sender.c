@@ -16,6 +16,7 @@
 #include "agent/queue.h"
 #include "agent/serve.h"
 #include "wire/base/mem.h"
+#include "wire/frame/limits.h"
 #include "wire/host/log.h"
 #include "wire/nostr/event.h"
 #include "wire/nostr/json.h"
@@ -72,6 +73,7 @@ struct sender {
 	bool repeated; /* the newest frame was sent once more */
 	int64_t hold_until_ms, hold_ms;
 	int64_t heard_ms; /* from an observer; -1: never */
+	struct log_limit refused;
 
 	int64_t stop_ms; /* deadline; -1: not stopping */
 	void (*stop_done)(void *ctx);
@@ -441,9 +443,12 @@ static unsigned claims_of(struct sender *sender, int64_t now_ms)
 	return claims;
 }
 
+/* What the relay offers, but no more than any of ours takes from an agent. */
 static uint32_t backfill_rate(const struct sender *sender)
 {
-	return link_info(sender->link)->backfill_per_second;
+	const uint32_t offered = link_info(sender->link)->backfill_per_second;
+
+	return offered < RELAY_FRAMES_PER_S ? offered : RELAY_FRAMES_PER_S;
 }
 
 static int64_t sooner(int64_t a, int64_t b)
@@ -576,6 +581,7 @@ static void on_event(void *ctx, struct slice sub_id, struct slice event)
 {
 	struct sender *sender = ctx;
 	struct inbox_control control;
+	uint64_t silent;
 	struct err err;
 
 	(void)sub_id;
@@ -589,7 +595,9 @@ static void on_event(void *ctx, struct slice sub_id, struct slice event)
 	case INBOX_IGNORED:
 		break;
 	case INBOX_REFUSED:
-		log_warn(SUBJECT, "a control was not taken: %s", err.text);
+		if (log_limit_pass(&sender->refused, loop_now_ms(), &silent))
+			log_warn(SUBJECT, "a control was not taken: %s silent=%" PRIu64,
+				 err.text, silent);
 		break;
 	}
 }
@@ -827,6 +835,11 @@ struct feed_time sender_time(const struct sender *sender)
 		.unix_ms = loop_unix_ms(),
 		.monotonic_ms = loop_now_ms() - sender->started_ms,
 	};
+}
+
+int64_t sender_clock_offset_s(const struct sender *sender)
+{
+	return link_info(sender->link)->clock_offset_ms / 1000;
 }
 
 int64_t sender_started_ms(const struct sender *sender)

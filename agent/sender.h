@@ -51,6 +51,8 @@ const char *sender_epoch(const struct sender *sender); /* 16 hex digits */
 /* Time as the feed wants it, and Unix ms of monotonic 0 (startedAtMs). */
 struct feed_time sender_time(const struct sender *sender);
 int64_t sender_started_ms(const struct sender *sender);
+/* How far the relay's clock is ahead of ours, as far as it says. */
+int64_t sender_clock_offset_s(const struct sender *sender);
 /* After feed_emit or feed_line: something may wait now. Cheap; call it once per batch. */
 void sender_kick(struct sender *sender);
 

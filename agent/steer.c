@@ -305,12 +305,13 @@ void steer_on_control(void *ctx, const uint8_t event_id[32], int64_t created_at,
 	struct gate_control in = {.control = &control,
 				  .event_id = event_id,
 				  .created_at = created_at,
-				  .now_s = loop_unix_ms() / 1000};
+				  .clock_offset_s = sender_clock_offset_s(steer->sender)};
 	struct slice again = SLICE_EMPTY;
 	const char *status = NULL;
 	struct err err = {0};
 	bool reads, remembered;
 
+	in.now_s = loop_unix_ms() / 1000 + in.clock_offset_s;
 	in.malformed = !control_parse(plaintext, &steer->arena, &control, &err);
 	reads = control.type == CONTROL_FEED_SYNC || control.type == CONTROL_FETCH_BODY;
 	switch (gate_check(&steer->gate, &in, &status, &again)) {

@@ -16,6 +16,8 @@
 #define SET_TIMEOUT_MS 30000
 /* Open tool calls that are remembered of one turn; our choice. */
 #define TOOLS_MAX 1024
+/* A longer id of a tool call is not followed; our choice. */
+#define TOOL_ID_BYTES_MAX 1024
 /* Of a prompt's text, in turn_started: payloads.md. */
 #define PROMPT_HEAD_BYTES 200
 /* Of all offers in one feed_state, which must fit a frame. */
@@ -766,7 +768,7 @@ static void note_tool(struct turns *turns, struct channel *channel, struct slice
 	struct slice id = lookup_string(update, SLICE("toolCallId"));
 	struct slice status = lookup_string(update, SLICE("status"));
 
-	if (id.len == 0)
+	if (id.len == 0 || id.len > TOOL_ID_BYTES_MAX)
 		return;
 	if (json_is(status, SLICE("completed")) || json_is(status, SLICE("failed")))
 		(void)map_take(&turn->tools, id);

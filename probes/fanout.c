@@ -1,9 +1,10 @@
 /* What it costs the relay to hand frames to readers, through real sockets on loopback.
  * Two arms:
  *
- *   paced   one frame at a time: microseconds from the publisher's write until each
- * reader has it burst   all frames at once: deliveries per second, and the relay's CPU
- * time per delivery
+ *   paced  one frame at a time: microseconds from the publisher's write until each reader
+ *          has it
+ *   burst  all frames at once: deliveries per second, and the relay's CPU time per
+ *          delivery
  *
  * PERCH_PROBE_READERS (100), PERCH_PROBE_PUBLISHERS (4), PERCH_PROBE_FRAMES (80 per
  * publisher, at most 100: the relay's rate), PERCH_PROBE_BYTES (2000, of content),
@@ -25,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "probes/probe.h"
 #include "relay/relay.h"
 #include "wire/base/buf.h"
 #include "wire/base/mem.h"
@@ -50,14 +52,14 @@ struct probe {
 	uint16_t port;
 	char url[64];
 	struct keypair *owner;
-	long readers, publishers, frames, bytes, stalled, idle;
+	size_t readers, publishers, frames, bytes, stalled, idle;
 	struct client *clients; /* the readers */
 	struct client
 		*writers; /* two per publisher: an arm must not use up the other's rate */
 	int poll;
 	int64_t sent_at;
 	int64_t *latencies; /* µs; NULL when they are not wanted */
-	long delivered;
+	size_t delivered;
 };
 
 static int64_t clock_us(clockid_t clock)
@@ -66,28 +68,6 @@ static int64_t clock_us(clockid_t clock)
 
 	(void)clock_gettime(clock, &now);
 	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static _Noreturn void fail(const char *what)
-{
-	(void)fprintf(stderr, "fanout: %s\n", what);
-	exit(1);
-}
-
-static long setting(const char *name, long normal, long least, long most)
-{
-	const char *text = getenv(name);
-	uint64_t value;
-
-	if (!text)
-		return normal;
-	if (!slice_parse_u64(slice_of(text), (uint64_t)most, &value) ||
-	    (long)value < least) {
-		(void)fprintf(stderr, "fanout: %s takes %ld..%ld, got \"%s\"\n", name,
-			      least, most, text);
-		exit(2);
-	}
-	return (long)value;
 }
 
 static void start_relay(struct probe *probe)
@@ -101,11 +81,11 @@ static void start_relay(struct probe *probe)
 	ssize_t len;
 
 	if (pipe(fds) < 0)
-		fail("no pipe");
+		probe_fail("no pipe");
 	(void)snprintf(fd_text, sizeof(fd_text), "%d", fds[1]);
 	probe->relay = fork();
 	if (probe->relay < 0)
-		fail("no fork");
+		probe_fail("no fork");
 	if (probe->relay == 0) {
 		(void)close(fds[0]);
 		exit(relay_main(7, argv));
@@ -115,7 +95,7 @@ static void start_relay(struct probe *probe)
 	(void)close(fds[0]);
 	if (len < 2 ||
 	    !slice_parse_u64((struct slice){line, (size_t)len - 1}, 65535, &port))
-		fail("the relay did not start");
+		probe_fail("the relay did not start");
 	probe->port = (uint16_t)port;
 	(void)snprintf(probe->url, sizeof(probe->url), "ws://127.0.0.1:%u", probe->port);
 }
@@ -126,7 +106,7 @@ static void write_all(int fd, struct slice bytes)
 		ssize_t written = write(fd, bytes.ptr, bytes.len);
 
 		if (written <= 0)
-			fail("the relay closed a connection");
+			probe_fail("the relay closed a connection");
 		bytes = slice_sub(bytes, (size_t)written, bytes.len);
 	}
 }
@@ -181,13 +161,13 @@ static void receive(struct client *client, int flags)
 	ssize_t got;
 
 	if (!buf_reserve(&client->in, 65536))
-		fail("a reader's memory is full");
+		probe_fail("a reader's memory is full");
 	got = recv(client->fd, client->in.ptr + client->in.len,
 		   client->in.cap - client->in.len, flags);
 	if (got > 0)
 		client->in.len += (size_t)got;
 	else if (got == 0 || (errno != EAGAIN && errno != EINTR))
-		fail("the relay closed a connection");
+		probe_fail("the relay closed a connection");
 }
 
 /* Waits for a message that begins so and forgets those before it; @out (may be NULL) gets
@@ -228,7 +208,7 @@ static void open_client(struct probe *probe, struct client *client)
 	client->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (client->fd < 0 ||
 	    connect(client->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		fail("cannot connect: raise the number of open files");
+		probe_fail("cannot connect: raise the number of open files");
 	(void)setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	write_all(client->fd, (struct slice){request, sizeof(request) - 1});
 	do {
@@ -254,7 +234,7 @@ static void authenticate(struct probe *probe, struct client *client,
 	if (!relay_message_parse(buf_slice(&message), &arena, &challenge, &err) ||
 	    !nip42_sign(probe->crypto, key, slice_of(probe->url), challenge.text,
 			auth_tag, time(NULL), aux, &event, &err))
-		fail(err.text);
+		probe_fail(err.text);
 	buf_clear(&message);
 	(void)message_write_auth(&message, buf_slice(&event));
 	say(client, buf_slice(&message));
@@ -286,7 +266,7 @@ static struct keypair *make_key(struct probe *probe, uint8_t number)
 
 	secret[31] = number;
 	if (!keypair_create(probe->crypto, secret, &key, &err))
-		fail(err.text);
+		probe_fail(err.text);
 	return key;
 }
 
@@ -300,7 +280,7 @@ static void open_writer(struct probe *probe, struct client *client, uint8_t numb
 	buf_init(&tag, 4096);
 	if (!nipoa_sign(probe->crypto, probe->owner, keypair_public(client->key),
 			SLICE_EMPTY, aux, &tag, &err))
-		fail(err.text);
+		probe_fail(err.text);
 	open_client(probe, client);
 	authenticate(probe, client, client->key, buf_slice(&tag));
 	buf_finish(&tag);
@@ -308,7 +288,7 @@ static void open_writer(struct probe *probe, struct client *client, uint8_t numb
 
 /* The n-th frame of a writer as an EVENT message. The content only looks sealed: the
  * relay cannot tell. */
-static void write_frame(struct probe *probe, const struct client *writer, long number,
+static void write_frame(struct probe *probe, const struct client *writer, size_t number,
 			struct buf *out)
 {
 	static const uint8_t aux[32];
@@ -322,16 +302,16 @@ static void write_frame(struct probe *probe, const struct client *writer, long n
 	buf_init(&tags, 1024);
 	(void)buf_printf(&tags,
 			 "[[\"p\",\"%s\"],[\"agent\",\"%s\"],[\"frame\",\"telemetry\"],"
-			 "[\"n\",\"%ld\"]]",
+			 "[\"n\",\"%zu\"]]",
 			 p, agent, number);
-	buf_init(&content, (size_t)probe->bytes);
-	memset(buf_extend(&content, (size_t)probe->bytes), 'A', (size_t)probe->bytes);
+	buf_init(&content, probe->bytes);
+	memset(buf_extend(&content, probe->bytes), 'A', probe->bytes);
 	content.ptr[1] = 'g';
 	draft.tags = buf_slice(&tags);
 	draft.content = buf_slice(&content);
 	(void)buf_lit(out, "[\"EVENT\",");
 	if (!event_sign(probe->crypto, writer->key, &draft, aux, out, NULL, &err))
-		fail(err.text);
+		probe_fail(err.text);
 	(void)buf_lit(out, "]");
 	buf_finish(&tags);
 	buf_finish(&content);
@@ -347,7 +327,7 @@ static void read_events(struct probe *probe, struct client *reader)
 	bytes = buf_slice(&reader->in);
 	while (take_message(&bytes, &text)) {
 		if (!slice_starts(text, SLICE("[\"EVENT\"")))
-			fail("a reader was sent something else than an event");
+			probe_fail("a reader was sent something else than an event");
 		if (probe->latencies)
 			probe->latencies[probe->delivered] = now - probe->sent_at;
 		probe->delivered++;
@@ -355,7 +335,7 @@ static void read_events(struct probe *probe, struct client *reader)
 	buf_consume(&reader->in, reader->in.len - bytes.len);
 }
 
-static void read_until(struct probe *probe, long delivered)
+static void read_until(struct probe *probe, size_t delivered)
 {
 	struct epoll_event ready[64];
 	int count, i;
@@ -363,61 +343,47 @@ static void read_until(struct probe *probe, long delivered)
 	while (probe->delivered < delivered) {
 		count = epoll_wait(probe->poll, ready, 64, WAIT_MS);
 		if (count == 0)
-			fail("a frame did not reach every reader");
+			probe_fail("a frame did not reach every reader");
 		for (i = 0; i < count; i++)
 			read_events(probe, ready[i].data.ptr);
 	}
 }
 
-static int by_value(const void *left, const void *right)
-{
-	const int64_t *a = left;
-	const int64_t *b = right;
-
-	return *a < *b ? -1 : *a > *b;
-}
-
-static void print_start(const struct probe *probe, const char *arm)
-{
-	(void)printf(
-		"{\"probe\":\"fanout\",\"arm\":\"%s\",\"readers\":%ld,\"publishers\":%ld,"
-		"\"bytes\":%ld,\"stalled\":%ld,\"idle\":%ld",
-		arm, probe->readers, probe->publishers, probe->bytes, probe->stalled,
-		probe->idle);
-}
+/* What both arms are of, as members of their lines. */
+#define SETTINGS_FORMAT \
+	",\"readers\":%zu,\"publishers\":%zu,\"bytes\":%zu,\"stalled\":%zu,\"idle\":%zu"
+#define SETTINGS(probe) \
+	(probe)->readers, (probe)->publishers, (probe)->bytes, (probe)->stalled, \
+		(probe)->idle
 
 static void run_paced(struct probe *probe, const struct buf *frames)
 {
-	long total = probe->publishers * probe->frames;
-	long n = total * probe->readers;
-	long i;
+	size_t total = probe->publishers * probe->frames;
+	size_t n = total * probe->readers;
+	size_t i;
 
-	probe->latencies = mem_array((size_t)n, sizeof(*probe->latencies));
+	probe->latencies = mem_array(n, sizeof(*probe->latencies));
 	probe->delivered = 0;
 	for (i = 0; i < total; i++) {
 		probe->sent_at = clock_us(CLOCK_MONOTONIC);
 		say(&probe->writers[i % probe->publishers], buf_slice(&frames[i]));
 		read_until(probe, (i + 1) * probe->readers);
 	}
-	qsort(probe->latencies, (size_t)n, sizeof(*probe->latencies), by_value);
-	print_start(probe, "paced");
-	(void)printf(",\"unit\":\"us\",\"n\":%ld,\"median\":%" PRId64 ",\"p99\":%" PRId64
-		     "}\n",
-		     n, probe->latencies[n / 2], probe->latencies[n * 99 / 100]);
+	probe_print("paced", probe->latencies, n, "us", SETTINGS_FORMAT, SETTINGS(probe));
 	free(probe->latencies);
 	probe->latencies = NULL;
 }
 
 static void run_burst(struct probe *probe, const struct buf *frames)
 {
-	long total = probe->publishers * probe->frames;
-	long n = total * probe->readers;
+	size_t total = probe->publishers * probe->frames;
+	size_t n = total * probe->readers;
 	clockid_t relay_cpu;
 	int64_t started, cpu;
-	long i;
+	size_t i;
 
 	if (clock_getcpuclockid(probe->relay, &relay_cpu) != 0)
-		fail("no CPU clock of the relay");
+		probe_fail("no CPU clock of the relay");
 	probe->delivered = 0;
 	cpu = clock_us(relay_cpu);
 	started = clock_us(CLOCK_MONOTONIC);
@@ -431,29 +397,29 @@ static void run_burst(struct probe *probe, const struct buf *frames)
 	read_until(probe, n);
 	started = clock_us(CLOCK_MONOTONIC) - started;
 	cpu = clock_us(relay_cpu) - cpu;
-	print_start(probe, "burst");
-	(void)printf(",\"unit\":\"deliveries/s\",\"n\":%ld,\"value\":%.0f,"
-		     "\"relay_cpu_us_per_delivery\":%.2f}\n",
-		     n, (double)n * 1e6 / (double)started, (double)cpu / (double)n);
+	probe_note("burst",
+		   SETTINGS_FORMAT ",\"runs\":%zu,\"unit\":\"deliveries/s\","
+				   "\"value\":%.0f,\"relay_cpu_us_per_delivery\":%.2f",
+		   SETTINGS(probe), n, (double)n * 1e6 / (double)started,
+		   (double)cpu / (double)n);
 }
 
 static struct buf *make_frames(struct probe *probe, const struct client *writers)
 {
-	size_t total = (size_t)(probe->publishers * probe->frames);
+	size_t total = probe->publishers * probe->frames;
 	struct buf *frames = mem_array(total, sizeof(*frames));
 	size_t i;
 
 	for (i = 0; i < total; i++) {
 		buf_init(&frames[i], EVENT_MAX_BYTES + 64);
-		write_frame(probe, &writers[i % (size_t)probe->publishers], (long)i,
-			    &frames[i]);
+		write_frame(probe, &writers[i % probe->publishers], i, &frames[i]);
 	}
 	return frames;
 }
 
 static void free_frames(struct probe *probe, struct buf *frames)
 {
-	size_t total = (size_t)(probe->publishers * probe->frames);
+	size_t total = probe->publishers * probe->frames;
 	size_t i;
 
 	for (i = 0; i < total; i++)
@@ -461,9 +427,9 @@ static void free_frames(struct probe *probe, struct buf *frames)
 	free(frames);
 }
 
-static void close_clients(struct client *clients, long count)
+static void close_clients(struct client *clients, size_t count)
 {
-	long i;
+	size_t i;
 
 	for (i = 0; i < count; i++) {
 		(void)close(clients[i].fd);
@@ -477,26 +443,26 @@ int main(void)
 {
 	static const uint8_t seed[32] = {1};
 	struct probe probe = {
-		.readers = setting("PERCH_PROBE_READERS", 100, 1, READERS_MAX),
-		.publishers = setting("PERCH_PROBE_PUBLISHERS", 4, 1, 100),
-		.frames = setting("PERCH_PROBE_FRAMES", 80, 1, RELAY_FRAMES_PER_S),
-		.bytes = setting("PERCH_PROBE_BYTES", 2000, 132, 87472) / 4 * 4,
-		.stalled = setting("PERCH_PROBE_STALLED", 0, 0, READERS_MAX),
-		.idle = setting("PERCH_PROBE_IDLE", 0, 0, READERS_MAX),
+		.readers = probe_setting("PERCH_PROBE_READERS", 100, 1, READERS_MAX),
+		.publishers = probe_setting("PERCH_PROBE_PUBLISHERS", 4, 1, 100),
+		.frames = probe_setting("PERCH_PROBE_FRAMES", 80, 1, RELAY_FRAMES_PER_S),
+		.bytes = probe_setting("PERCH_PROBE_BYTES", 2000, 132, 87472) / 4 * 4,
+		.stalled = probe_setting("PERCH_PROBE_STALLED", 0, 0, READERS_MAX),
+		.idle = probe_setting("PERCH_PROBE_IDLE", 0, 0, READERS_MAX),
 	};
 	struct client *others;
 	struct buf *paced, *burst;
 	struct err err;
 	int status;
-	long i;
+	size_t i;
 
 	start_relay(&probe);
 	probe.crypto = crypto_create(seed, &err);
 	if (!probe.crypto)
-		fail(err.text);
+		probe_fail(err.text);
 	probe.owner = make_key(&probe, 255);
 	probe.poll = epoll_create1(EPOLL_CLOEXEC);
-	probe.clients = mem_array((size_t)probe.readers, sizeof(*probe.clients));
+	probe.clients = mem_array(probe.readers, sizeof(*probe.clients));
 	for (i = 0; i < probe.readers; i++) {
 		struct epoll_event interest = {.events = EPOLLIN,
 					       .data.ptr = &probe.clients[i]};
@@ -504,14 +470,14 @@ int main(void)
 		open_reader(&probe, &probe.clients[i]);
 		if (epoll_ctl(probe.poll, EPOLL_CTL_ADD, probe.clients[i].fd, &interest) <
 		    0)
-			fail("no epoll");
+			probe_fail("no epoll");
 	}
-	others = mem_array((size_t)(probe.stalled + probe.idle) + 1, sizeof(*others));
+	others = mem_array(probe.stalled + probe.idle + 1, sizeof(*others));
 	for (i = 0; i < probe.stalled; i++)
 		open_reader(&probe, &others[i]);
 	for (; i < probe.stalled + probe.idle; i++)
 		open_client(&probe, &others[i]);
-	probe.writers = mem_array(2 * (size_t)probe.publishers, sizeof(*probe.writers));
+	probe.writers = mem_array(2 * probe.publishers, sizeof(*probe.writers));
 	for (i = 0; i < 2 * probe.publishers; i++)
 		open_writer(&probe, &probe.writers[i], (uint8_t)i);
 	paced = make_frames(&probe, probe.writers);
@@ -528,6 +494,6 @@ int main(void)
 	crypto_destroy(probe.crypto);
 	(void)kill(probe.relay, SIGTERM);
 	if (waitpid(probe.relay, &status, 0) < 0 || status != 0)
-		fail("the relay did not stop cleanly");
+		probe_fail("the relay did not stop cleanly");
 	return 0;
 }

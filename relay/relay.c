@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "relay/connection.h"
-#include "relay/port.h"
+#include "wire/host/port.h"
 #include "relay/server.h"
 #include "wire/base/mem.h"
 #include "wire/host/log.h"

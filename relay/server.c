@@ -11,7 +11,7 @@
 
 #include "relay/http.h"
 #include "relay/nip11.h"
-#include "relay/port.h"
+#include "wire/host/port.h"
 #include "wire/base/mem.h"
 #include "wire/frame/limits.h"
 #include "wire/host/log.h"

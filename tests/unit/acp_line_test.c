@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "agent/acp_line.h"
@@ -209,6 +210,22 @@ START_TEST(values_of_mcp_env_and_headers_are_hidden)
 }
 END_TEST
 
+START_TEST(secret_is_found_wherever_it_stands)
+{
+	char text[128];
+
+	for (int shift = 0; shift < 40; shift++)
+		for (int tail = 0; tail < 20; tail++) {
+			(void)snprintf(text, sizeof(text),
+				       "{\"%.*s\":1,\"env\":[{\"value\":\"s\"}]%.*s}",
+				       shift, "mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm",
+				       tail, "                    ");
+			scan(text);
+			ck_assert_msg(line.has_secrets, "%s", text);
+		}
+}
+END_TEST
+
 START_TEST(env_of_any_command_is_hidden)
 {
 	assert_redacted("{\"params\":{\"command\":\"c\",\"env\":[{\"value\":\"s\","
@@ -262,6 +279,7 @@ static Suite *acp_line_suite(void)
 	tcase_add_test(shape, only_a_proper_request_is_urgent);
 	tcase_add_checked_fixture(secrets, setup, teardown);
 	tcase_add_test(secrets, values_of_mcp_env_and_headers_are_hidden);
+	tcase_add_test(secrets, secret_is_found_wherever_it_stands);
 	tcase_add_test(secrets, env_of_any_command_is_hidden);
 	tcase_add_test(secrets, env_in_the_form_of_a_map_is_hidden_in_servers);
 	tcase_add_test(secrets, line_without_secrets_has_none_to_hide);

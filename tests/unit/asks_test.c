@@ -163,6 +163,26 @@ START_TEST(after_two_minutes_of_silence_a_request_is_rejected_at_once)
 }
 END_TEST
 
+START_TEST(a_request_that_cannot_be_shown_is_rejected_at_once)
+{
+	struct feed_context context = {.slot = 0, .channel = &channel.uuid};
+	struct acp_line line;
+	struct buf text;
+
+	create(PERMISSION_ASK, 300000);
+	buf_init(&text, AGENT_LINE_MAX);
+	(void)buf_append(&text, SLICE(REQUEST));
+	while (text.len <= AGENT_MIRROR_MAX)
+		(void)buf_lit(&text, "                                ");
+	acp_line_scan(buf_slice(&text), &line);
+	asks_read(asks, &line, &line, text.len, &channel, &context);
+	asks_request(asks, &line, ASKS_TURN, 300000);
+	ck_assert_uint_eq(asks_pending(asks, &channel), 0);
+	assert_slice_eq(buf_slice(&reason), "rejected");
+	buf_finish(&text);
+}
+END_TEST
+
 START_TEST(a_harness_that_has_just_started_gives_its_observer_time)
 {
 	create(PERMISSION_ASK, 300000);
@@ -217,6 +237,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_request_waits_for_an_observer_that_was_heard_of);
 	tcase_add_test(tcase, after_two_minutes_of_silence_a_request_is_rejected_at_once);
+	tcase_add_test(tcase, a_request_that_cannot_be_shown_is_rejected_at_once);
 	tcase_add_test(tcase, a_harness_that_has_just_started_gives_its_observer_time);
 	tcase_add_test(tcase, the_rest_of_the_turn_bounds_the_wait);
 	tcase_add_test(tcase, a_request_whose_agent_is_gone_is_over);

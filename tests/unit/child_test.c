@@ -61,6 +61,15 @@ static void on_exit_of_child(void *ctx, const struct child_exit *exit)
 	loop_quit(loop);
 }
 
+static size_t not_written;
+
+static void on_counted(void *ctx, struct slice line, enum child_written outcome)
+{
+	(void)ctx;
+	(void)line;
+	not_written += outcome != CHILD_WRITTEN;
+}
+
 static const struct child_events events = {
 	.on_stdout = on_stdout,
 	.on_stdout_end = on_stdout_end,
@@ -276,6 +285,35 @@ START_TEST(a_line_for_one_that_is_gone_is_not_written)
 }
 END_TEST
 
+START_TEST(one_that_closes_its_stdin_and_lives_on_is_ended)
+{
+	enum child_written outcome = CHILD_WRITTEN;
+
+	quit_on_line = true;
+	run("exec 0<&-; echo closed; exec tail -f /dev/null");
+	loop_run(loop);
+	child_write(child, SLICE("hello\n"), on_written, &outcome);
+	loop_run(loop);
+	ck_assert(how.by_signal);
+	ck_assert_int_eq(how.code, SIGTERM);
+}
+END_TEST
+
+START_TEST(a_line_that_waits_counts_for_more_than_its_bytes)
+{
+	size_t waiting = 0;
+
+	run("exec tail -f /dev/null"); /* never reads its stdin */
+	not_written = 0;
+	while (!not_written && waiting < CHILD_QUEUE_MAX) {
+		child_write(child, SLICE("x\n"), on_counted, NULL);
+		waiting++;
+	}
+	ck_assert_uint_gt(not_written, 1);
+	ck_assert_uint_lt(waiting, CHILD_QUEUE_MAX / 256);
+}
+END_TEST
+
 START_TEST(a_line_that_was_cut_off_is_told_apart)
 {
 	enum child_written first = CHILD_WRITTEN, second = CHILD_WRITTEN;
@@ -435,6 +473,8 @@ int main(void)
 	tcase_add_test(tcase, a_file_that_is_no_program_is_named);
 	tcase_add_test(tcase, what_it_is_told_arrives_whole_and_in_order);
 	tcase_add_test(tcase, a_line_for_one_that_is_gone_is_not_written);
+	tcase_add_test(tcase, one_that_closes_its_stdin_and_lives_on_is_ended);
+	tcase_add_test(tcase, a_line_that_waits_counts_for_more_than_its_bytes);
 	tcase_add_test(tcase, a_line_that_was_cut_off_is_told_apart);
 	tcase_add_test(tcase,
 		       a_dead_one_that_left_a_helper_at_its_stdout_ends_nevertheless);

@@ -290,6 +290,33 @@ START_TEST(payload_that_cannot_be_trimmed_becomes_a_stub)
 }
 END_TEST
 
+/* A request whose text nests @depth levels deep in all. */
+static void feed_nested(unsigned depth)
+{
+	buf_clear(&text);
+	(void)buf_lit(&text, "{\"method\":\"_x\",\"params\":");
+	for (unsigned i = 1; i < depth; i++)
+		(void)buf_lit(&text, "[");
+	for (unsigned i = 1; i < depth; i++)
+		(void)buf_lit(&text, "]");
+	(void)buf_lit(&text, "}");
+	(void)feed_text(FEED_READ, buf_slice(&text));
+}
+
+START_TEST(line_of_any_depth_leaves_its_batch_readable)
+{
+	struct queue_frame info;
+
+	for (unsigned depth = 1; depth <= JSON_DEPTH_MAX + 2; depth++)
+		feed_nested(depth);
+	ck_assert(queue_pack(queue, FRAME_PACK_MAX, &frame, &info));
+	ck_assert(frame_parse(buf_slice(&frame), &arena, &read, NULL));
+	ck_assert_uint_eq(read.event_count, JSON_DEPTH_MAX + 2);
+	assert_slice_eq(read.events[ACP_DEPTH_MAX - 1].kind, "acp_read");
+	assert_slice_eq(read.events[ACP_DEPTH_MAX].kind, "acp_parse_error");
+}
+END_TEST
+
 START_TEST(chunks_are_joined)
 {
 	chunk("a\\n");
@@ -393,6 +420,7 @@ static Suite *feed_suite(void)
 	tcase_add_test(tcase, event_of_exactly_a_frame_is_sent_whole);
 	tcase_add_test(tcase, trimmed_event_leaves_its_whole_text_behind);
 	tcase_add_test(tcase, payload_that_cannot_be_trimmed_becomes_a_stub);
+	tcase_add_test(tcase, line_of_any_depth_leaves_its_batch_readable);
 	tcase_add_test(tcase, chunks_are_joined);
 	tcase_add_test(tcase, repaired_chunk_does_not_join_one_that_was_whole);
 	tcase_add_test(tcase, kinds_that_end_a_turn_or_ask_are_urgent);

@@ -31,8 +31,12 @@ static void add(const char *text)
 
 static void add_times(const char *text, size_t times)
 {
-	while (times--)
-		add(text);
+	const size_t len = strlen(text);
+	char *room = buf_extend(&payload, len * times);
+
+	ck_assert_ptr_nonnull(room);
+	for (size_t i = 0; i < len * times; i++)
+		room[i] = text[i % len];
 }
 
 static uint64_t fit(size_t overhead)

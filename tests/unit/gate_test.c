@@ -147,6 +147,25 @@ START_TEST(a_control_without_epoch_must_be_younger_than_this_start)
 }
 END_TEST
 
+START_TEST(a_clock_of_ours_that_is_off_refuses_no_foreign_control)
+{
+	struct control control = {.type = CONTROL_CANCEL_TURN};
+	struct gate_control in = {.control = &control,
+				  .event_id = event_id,
+				  .created_at = NOW - 700,
+				  .now_s = NOW - 700,
+				  .clock_offset_s = -700};
+	const char *status = NULL;
+	struct slice again;
+
+	ck_assert_int_eq(gate_check(&gate, &in, &status, &again), GATE_RUN);
+	in.created_at = NOW - 801; /* the start was at NOW - 100, by our clock */
+	event_id[0]++;
+	ck_assert_int_eq(gate_check(&gate, &in, &status, &again), GATE_ANSWER);
+	ck_assert_str_eq(status, "expired");
+}
+END_TEST
+
 START_TEST(reads_need_no_epoch_and_run_again)
 {
 	struct control control = a_control(CONTROL_FEED_SYNC, "r1");
@@ -266,6 +285,7 @@ int main(void)
 	tcase_add_test(tcase,
 		       an_expired_control_is_refused_after_thirty_seconds_of_tolerance);
 	tcase_add_test(tcase, a_control_without_epoch_must_be_younger_than_this_start);
+	tcase_add_test(tcase, a_clock_of_ours_that_is_off_refuses_no_foreign_control);
 	tcase_add_test(tcase, reads_need_no_epoch_and_run_again);
 	tcase_add_loop_test(tcase, what_is_above_the_level_is_refused, 0,
 			    sizeof(levels) / sizeof(*levels));

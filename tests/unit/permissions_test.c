@@ -70,6 +70,19 @@ START_TEST(an_option_is_chosen_by_kind_never_by_position)
 }
 END_TEST
 
+START_TEST(an_answered_one_keeps_neither_its_options_nor_its_event)
+{
+	struct permission *permission = parse(SLICE(OPTIONS));
+
+	(void)buf_lit(&permission->whole, "{}");
+	permission_settle(permission);
+	ck_assert_ptr_null(permission->options);
+	ck_assert_uint_eq(permission->option_count, 0);
+	ck_assert_uint_eq(permission->whole.cap, 0);
+	permission_destroy(permission);
+}
+END_TEST
+
 START_TEST(without_reject_once_the_denial_is_reject_always)
 {
 	struct permission *permission =
@@ -240,6 +253,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, an_option_is_chosen_by_kind_never_by_position);
+	tcase_add_test(tcase, an_answered_one_keeps_neither_its_options_nor_its_event);
 	tcase_add_test(tcase, without_reject_once_the_denial_is_reject_always);
 	tcase_add_test(tcase, without_any_reject_option_the_denial_is_cancelled);
 	tcase_add_test(tcase, a_choice_of_allow_once_options_is_not_made_by_itself);

@@ -774,6 +774,20 @@ START_TEST(urgent_event_picks_its_channel_with_what_came_before_it)
 }
 END_TEST
 
+START_TEST(urgent_event_waits_for_nothing_of_other_channels)
+{
+	put_large(0);
+	put_large(2);
+	put_large(0);
+	(void)put(1, QUEUE_PLAIN, "4");
+	(void)put(0, QUEUE_PLAIN, "5");
+	(void)put(1, QUEUE_PERMISSION, "6");
+	(void)put(1, QUEUE_PLAIN, "7");
+	ck_assert_str_eq(next_frame(), "4 6 7");
+	ck_assert_str_eq(next_frame(), "1");
+}
+END_TEST
+
 START_TEST(permission_request_goes_before_other_urgent_kinds)
 {
 	(void)put(0, QUEUE_URGENT, "1");
@@ -1049,6 +1063,7 @@ static Suite *queue_suite(void)
 	tcase_add_test(single, frame_holds_events_of_one_channel_in_order);
 	tcase_add_test(single, oldest_head_leaves_first);
 	tcase_add_test(single, urgent_event_picks_its_channel_with_what_came_before_it);
+	tcase_add_test(single, urgent_event_waits_for_nothing_of_other_channels);
 	tcase_add_test(single, permission_request_goes_before_other_urgent_kinds);
 	tcase_add_test(single, after_two_urgent_frames_another_channel_has_its_turn);
 	tcase_add_test(single, streak_does_not_grow_when_nobody_else_waits);

@@ -656,6 +656,30 @@ START_TEST(wanted_frames_are_served_again_and_marked)
 }
 END_TEST
 
+START_TEST(a_relay_that_offers_any_backfill_gets_a_hundred_frames_a_second_at_most)
+{
+	char words[256];
+
+	set_link(LINK_READY);
+	for (int i = 0; i < 40; i++)
+		emit_large();
+	run_until(60000);
+	relay.info.backfill_per_second = UINT32_MAX;
+	(void)snprintf(
+		words, sizeof(words),
+		"{\"type\":\"feed_sync\",\"requestId\":\"r\",\"observer\":\"aabbccdd\","
+		"\"want\":[{\"epoch\":\"%s\",\"frames\":[[1,40]]}]}",
+		sender_epoch(sender));
+	const size_t before = relay.count;
+
+	ck_assert(ask(words));
+	run_until(62000);
+	ck_assert_uint_gt(relay.count, before + 30);
+	for (size_t i = before + 2; i < relay.count; i++)
+		ck_assert_int_ge(relay.written[i].at_ms - relay.written[i - 2].at_ms, 10);
+}
+END_TEST
+
 START_TEST(control_of_the_owner_is_opened_once)
 {
 	const struct slice text =
@@ -692,6 +716,24 @@ START_TEST(what_is_no_fresh_control_of_the_owner_is_not_opened)
 		free(copy);
 	}
 	ck_assert_uint_eq(controls, 0);
+	deliver(text);
+	ck_assert_uint_eq(controls, 1);
+}
+END_TEST
+
+START_TEST(a_flood_of_forged_controls_costs_a_hundred_signatures_a_second)
+{
+	const struct slice text = a_control(owner, "control", unix_s(), "{}");
+	char *forged = mem_dup(text);
+	const size_t at = slice_find_slice(text, SLICE("\"sig\":\"")) + 7;
+
+	forged[at] = forged[at] == '0' ? '1' : '0';
+	for (int i = 0; i < 100; i++)
+		deliver((struct slice){forged, text.len});
+	free(forged);
+	deliver(text);
+	ck_assert_uint_eq(controls, 0); /* not even looked at, and not remembered */
+	clock_ms += 1000;
 	deliver(text);
 	ck_assert_uint_eq(controls, 1);
 }
@@ -807,7 +849,12 @@ static Suite *sender_suite(void)
 	tcase_add_test(tcase, after_15_s_of_silence_the_newest_frame_is_sent_once_more);
 	tcase_add_test(tcase, feed_sync_is_answered_in_the_next_tick);
 	tcase_add_test(tcase, wanted_frames_are_served_again_and_marked);
+	tcase_add_test(
+		tcase,
+		a_relay_that_offers_any_backfill_gets_a_hundred_frames_a_second_at_most);
 	tcase_add_test(tcase, control_of_the_owner_is_opened_once);
+	tcase_add_test(tcase,
+		       a_flood_of_forged_controls_costs_a_hundred_signatures_a_second);
 	tcase_add_test(tcase, what_is_no_fresh_control_of_the_owner_is_not_opened);
 	tcase_add_test(tcase, subscription_asks_for_controls_of_the_owner_only);
 	tcase_add_test(tcase, body_is_sent_in_parts_that_make_the_whole_event);

@@ -93,6 +93,18 @@ bool buf_append_byte(struct buf *buf, char byte)
 	return true;
 }
 
+bool buf_append_u64(struct buf *buf, uint64_t number)
+{
+	char digits[20]; /* of 2^64 - 1 */
+	size_t at = sizeof(digits);
+
+	do {
+		digits[--at] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	return buf_append(buf, (struct slice){digits + at, sizeof(digits) - at});
+}
+
 bool buf_vprintf(struct buf *buf, const char *fmt, va_list args)
 {
 	char small[256];

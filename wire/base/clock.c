@@ -1,6 +1,6 @@
 #include "wire/base/clock.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #define DAY_MS INT64_C(86400000)
 #define LAST_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
@@ -31,9 +31,17 @@ static void date_of(int64_t days, int *year, int *month, int *day)
 	*year = (int)(era * 400 + y + (*month <= 2));
 }
 
+/* Writes @count digits at @at. */
+static void put_digits(char *at, int count, int number)
+{
+	while (count--) {
+		at[count] = (char)('0' + number % 10);
+		number /= 10;
+	}
+}
+
 void clock_format(int64_t unix_ms, char out[CLOCK_RFC3339_LEN + 1])
 {
-	char text[64];
 	int year, month, day, ms;
 
 	if (unix_ms < 0)
@@ -42,12 +50,15 @@ void clock_format(int64_t unix_ms, char out[CLOCK_RFC3339_LEN + 1])
 		unix_ms = LAST_MS;
 	date_of(unix_ms / DAY_MS, &year, &month, &day);
 	ms = (int)(unix_ms % DAY_MS);
-	(void)snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", year,
-		       month, day, ms / 3600000, ms / 60000 % 60, ms / 1000 % 60,
-		       ms % 1000);
-	for (size_t i = 0; i < CLOCK_RFC3339_LEN; i++)
-		out[i] = text[i];
-	out[CLOCK_RFC3339_LEN] = '\0';
+	/* Every event has one or two of these: snprintf() cost more than the rest. */
+	memcpy(out, "0000-00-00T00:00:00.000Z", CLOCK_RFC3339_LEN + 1);
+	put_digits(out, 4, year);
+	put_digits(out + 5, 2, month);
+	put_digits(out + 8, 2, day);
+	put_digits(out + 11, 2, ms / 3600000);
+	put_digits(out + 14, 2, ms / 60000 % 60);
+	put_digits(out + 17, 2, ms / 1000 % 60);
+	put_digits(out + 20, 3, ms % 1000);
 }
 
 /* Takes exactly @count digits off the front, as a number in [min, max]. */

@@ -373,15 +373,19 @@ static void write_text(struct buf *out, struct slice key, struct slice text)
 
 bool observer_event_write_header(struct buf *out, const struct observer_event *event)
 {
-	buf_printf(out, "{\"seq\":%" PRIu64, event->seq);
-	if (event->monotonic_ms >= 0)
-		buf_printf(out, ",\"monotonicMs\":%" PRId64, event->monotonic_ms);
+	buf_lit(out, "{\"seq\":");
+	buf_append_u64(out, event->seq);
+	if (event->monotonic_ms >= 0) {
+		buf_lit(out, ",\"monotonicMs\":");
+		buf_append_u64(out, (uint64_t)event->monotonic_ms);
+	}
 	write_text(out, SLICE("timestamp"), event->timestamp);
 	write_text(out, SLICE("kind"), event->kind);
+	buf_lit(out, ",\"agentIndex\":");
 	if (event->agent_index >= 0)
-		buf_printf(out, ",\"agentIndex\":%" PRId64, event->agent_index);
+		buf_append_u64(out, (uint64_t)event->agent_index);
 	else
-		buf_lit(out, ",\"agentIndex\":null");
+		buf_lit(out, "null");
 	write_text(out, SLICE("channelId"), event->channel_id);
 	write_text(out, SLICE("sessionId"), event->session_id);
 	write_text(out, SLICE("turnId"), event->turn_id);

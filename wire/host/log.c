@@ -146,3 +146,14 @@ const char *log_quote(struct slice text, char out[LOG_QUOTE_BYTES])
 	memcpy(out + used, text.len > 0 ? cut : "", text.len > 0 ? sizeof(cut) : 1);
 	return out;
 }
+
+bool log_limit_pass(struct log_limit *limit, int64_t now_ms, uint64_t *silent_out)
+{
+	if (limit->at_ms && now_ms - limit->at_ms < 1000) {
+		limit->silent++;
+		return false;
+	}
+	*silent_out = limit->silent;
+	*limit = (struct log_limit){.at_ms = now_ms};
+	return true;
+}

@@ -2,6 +2,7 @@
 #define WIRE_HOST_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "wire/base/err.h"
 #include "wire/base/slice.h"
@@ -30,5 +31,13 @@ void log_write(enum log_level level, const char *subject, const char *fmt, ...)
  * 120 characters. Returns @out, which has room for LOG_QUOTE_BYTES. */
 #define LOG_QUOTE_BYTES 512
 const char *log_quote(struct slice text, char out[LOG_QUOTE_BYTES]);
+
+/* For lines that a peer can provoke at will: one a second. Zeroed at first. */
+struct log_limit {
+	int64_t at_ms;
+	uint64_t silent;
+};
+/* False: say nothing now. Else @silent_out is how many were not said since the last. */
+bool log_limit_pass(struct log_limit *limit, int64_t now_ms, uint64_t *silent_out);
 
 #endif

@@ -31,6 +31,9 @@
 #define RETRY_SETTLED_MS 10000 /* ready for so long: the next back-off starts anew */
 #define NOTICES_LOGGED_MAX 16  /* of one connection; our choice */
 #define PING_BYTES 8
+/* The years 2020 to 2100: another date is no clock to go by. */
+#define DATE_MIN_MS INT64_C(1577836800000)
+#define DATE_MAX_MS INT64_C(4102444800000)
 
 enum phase {
 	PHASE_WAITING, /* for the back-off to end */
@@ -643,7 +646,8 @@ static void read_date(struct link *link, struct lws *wsi)
 	int len = lws_hdr_copy(wsi, text, sizeof(text), WSI_TOKEN_HTTP_DATE);
 	int64_t unix_ms;
 
-	if (len > 0 && nip11_parse_date((struct slice){text, (size_t)len}, &unix_ms))
+	if (len > 0 && nip11_parse_date((struct slice){text, (size_t)len}, &unix_ms) &&
+	    unix_ms > DATE_MIN_MS && unix_ms < DATE_MAX_MS)
 		link->info.clock_offset_ms = unix_ms - loop_unix_ms();
 }
 

@@ -35,9 +35,18 @@ void json_init(struct json *json, struct slice text)
 {
 	const char *start = text.len ? text.ptr : "";
 
-	*json = (struct json){.start = start, .at = start, .end = start + text.len};
+	*json = (struct json){.start = start,
+			      .at = start,
+			      .end = start + text.len,
+			      .depth_max = JSON_DEPTH_MAX};
 	skip_space(json);
 	json->first = json->at;
+}
+
+void json_limit_depth(struct json *json, unsigned depth)
+{
+	assert(depth <= JSON_DEPTH_MAX);
+	json->depth_max = depth;
 }
 
 /* Space is skipped; the next byte, or NUL with a fault at the end. A NUL in the text is
@@ -249,7 +258,7 @@ static bool enter(struct json *json, bool array)
 {
 	uint64_t bit;
 
-	if (json->depth == JSON_DEPTH_MAX)
+	if (json->depth == json->depth_max)
 		return fault(json, JSON_FAULT_DEPTH, json->at);
 	bit = UINT64_C(1) << json->depth;
 	json->is_array = array ? json->is_array | bit : json->is_array & ~bit;
@@ -443,7 +452,7 @@ static const char *fault_text(enum json_fault why)
 	case JSON_FAULT_SYNTAX:
 		return "broken or unexpected JSON";
 	case JSON_FAULT_DEPTH:
-		return "JSON nested deeper than 64";
+		return "JSON nested too deeply";
 	case JSON_FAULT_UTF8:
 		return "invalid UTF-8 in a JSON string";
 	case JSON_FAULT_SURROGATE:

@@ -44,12 +44,15 @@ struct json {
 	const char *first; /* the top-level value */
 	uint64_t is_array; /* bit n: level n is an array */
 	uint64_t has_item; /* bit n: level n has had an item */
-	unsigned depth;
+	unsigned depth, depth_max;
 	enum json_fault fault;
 	const char *fault_at;
 };
 
 void json_init(struct json *json, struct slice text);
+/* For text that will be set into other JSON: @depth levels, of JSON_DEPTH_MAX, are all it
+ * may have. Call it before reading. */
+void json_limit_depth(struct json *json, unsigned depth);
 /* Kind of the value at the cursor, nothing consumed (space is skipped). */
 enum json_kind json_peek(struct json *json);
 /* Where the next value starts (space skipped): to keep an entered value as a slice, take

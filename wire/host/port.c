@@ -1,4 +1,4 @@
-#include "relay/port.h"
+#include "wire/host/port.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
-#ifndef RELAY_PORT_H
-#define RELAY_PORT_H
+#ifndef WIRE_HOST_PORT_H
+#define WIRE_HOST_PORT_H
 
 #include <stdbool.h>
 #include <stddef.h>

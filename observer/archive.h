@@ -1,0 +1,80 @@
+#ifndef OBSERVER_ARCHIVE_H
+#define OBSERVER_ARCHIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "observer/pos.h"
+#include "wire/base/err.h"
+#include "wire/base/slice.h"
+#include "wire/frame/control.h"
+#include "wire/host/loop.h"
+#include "wire/nostr/crypto.h"
+
+/* What was seen, on disk: every frame once, its plaintext compressed, and an index of its
+ * events. One thread has the database; the loop hands it work and is called back. Rows
+ * are not stored: those of an old page are derived again from its events, by the same
+ * reducer. */
+struct archive;
+
+/* Work that may wait for the disk: beyond it frames are not archived, and said so. */
+#define ARCHIVE_QUEUE_MAX (64u << 20)
+
+/* Opens or makes the database; a second observer is kept out by the caller's lock. */
+struct archive *archive_open(const char *path, struct err *err);
+
+/* What a start has to know again. */
+struct archive_loader {
+	void (*on_number)(void *ctx, const uint8_t *agent, const char *epoch,
+			  uint64_t number);
+	void (*on_gone)(void *ctx, const uint8_t *agent, const char *epoch,
+			struct frame_range range);
+	/* An event as it was sent, or as its body was fetched, of the newest turns. */
+	void (*on_event)(void *ctx, const uint8_t *agent, const char *epoch,
+			 struct slice text, int64_t received_ms);
+	/* Events of this lane at or below @pos were not told. */
+	void (*on_floor)(void *ctx, const uint8_t *agent, struct slice channel,
+			 const struct pos *pos);
+};
+/* Before archive_start(), on the caller's thread. */
+bool archive_load(struct archive *archive, const struct archive_loader *loader, void *ctx,
+		  struct err *err);
+/* Starts the thread; answers come on @loop. */
+bool archive_start(struct archive *archive, struct loop *loop, struct err *err);
+/* Writes and answers what waits, ends the thread, closes. NULL is fine. */
+void archive_close(struct archive *archive);
+
+/* @epoch: "" for a foreign feed, whose @number is 0. Copies. */
+void archive_store(struct archive *archive, const uint8_t *agent, const char *epoch,
+		   uint64_t number, int64_t received_ms, struct slice plaintext);
+void archive_store_body(struct archive *archive, const uint8_t *agent, const char *epoch,
+			uint64_t seq, struct slice text);
+void archive_store_gone(struct archive *archive, const uint8_t *agent, const char *epoch,
+			struct frame_range range);
+
+struct archive_row {
+	struct pos pos;
+	char *id, *json; /* NUL-terminated */
+	size_t id_len, json_len;
+};
+
+struct archive_answer {
+	bool ok;
+	struct err err;
+	struct archive_row *rows; /* ascending */
+	size_t row_count;
+	bool more;
+	char *text; /* the event */
+	size_t text_len;
+};
+/* Called on the loop; @answer lives until it returns. */
+typedef void archive_done(void *ctx, const struct archive_answer *answer);
+
+/* The newest @limit rows before @before (NULL: the newest). */
+void archive_rows(struct archive *archive, const uint8_t *agent, struct slice channel,
+		  const struct pos *before, size_t limit, archive_done *done, void *ctx);
+void archive_event(struct archive *archive, const uint8_t *agent, const struct pos *pos,
+		   archive_done *done, void *ctx);
+
+#endif

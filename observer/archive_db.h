@@ -1,0 +1,32 @@
+#ifndef OBSERVER_ARCHIVE_DB_H
+#define OBSERVER_ARCHIVE_DB_H
+
+#include "observer/archive.h"
+#include "wire/base/arena.h"
+#include "wire/base/buf.h"
+
+/* The archive's database, as its one thread uses it. Blocks. */
+struct archive_db;
+
+struct archive_db *archive_db_open(const char *path, struct err *err);
+void archive_db_close(struct archive_db *db);
+bool archive_db_begin(struct archive_db *db, struct err *err);
+bool archive_db_commit(struct archive_db *db, struct err *err);
+bool archive_db_frame(struct archive_db *db, const uint8_t *agent, const char *epoch,
+		      uint64_t number, int64_t received_ms, struct slice plaintext,
+		      struct err *err);
+bool archive_db_body(struct archive_db *db, const uint8_t *agent, const char *epoch,
+		     uint64_t seq, struct slice text, struct err *err);
+bool archive_db_gone(struct archive_db *db, const uint8_t *agent, const char *epoch,
+		     struct frame_range range, struct err *err);
+bool archive_db_load(struct archive_db *db, const struct archive_loader *loader,
+		     void *ctx, struct err *err);
+/* Fills rows, row_count, more; archive_db_answer_finish() frees them. */
+bool archive_db_rows(struct archive_db *db, const uint8_t *agent, struct slice channel,
+		     const struct pos *before, size_t limit, struct archive_answer *out,
+		     struct err *err);
+bool archive_db_event(struct archive_db *db, const uint8_t *agent, const struct pos *pos,
+		      struct archive_answer *out, struct err *err);
+void archive_db_answer_finish(struct archive_answer *answer);
+
+#endif

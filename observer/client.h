@@ -1,0 +1,41 @@
+#ifndef OBSERVER_CLIENT_H
+#define OBSERVER_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/base/buf.h"
+#include "wire/base/err.h"
+#include "wire/base/slice.h"
+
+/* What the small commands share: asking the observer of this user over its Unix socket.
+ * Blocks. */
+
+/* One request; @body with ptr NULL makes it a GET, else a POST of JSON. @out is cleared
+ * and holds the answer's body. A refusal is ERR_REFUSED with the broker's own words. */
+bool client_ask(const char *path, struct slice body, struct buf *out, struct err *err);
+/* Reads the stream from here on; @on_message gets each message (JSON) and says whether to
+ * go on. True when it said no; false when the observer went away. */
+bool client_follow(bool (*on_message)(void *ctx, struct slice message), void *ctx,
+		   struct err *err);
+
+/* What an observer's snapshot says of a lane. */
+struct client_lane {
+	struct slice agent, agent_name, channel, channel_name, id, json;
+};
+/* Finds the lane that @name means, AGENT or AGENT/CHANNEL by names, ids or npub. */
+bool client_find_lane(struct slice fleet, struct slice name, struct client_lane *out,
+		      struct err *err);
+/* Fills all but json's of the lane that is @lane_json. */
+void client_lane_of(struct slice fleet, struct slice lane_json, struct client_lane *out);
+/* The agent object of that id; ptr NULL when it is not there. */
+struct slice client_agent(struct slice fleet, struct slice id);
+/* "0:42", "3 min", "2 h", "5 d". */
+void client_age(int64_t ms, char out[16]);
+/* Waits until the request is answered or expires; its last Control (JSON) into @out. */
+bool client_wait(struct slice request_id, struct buf *out, struct err *err);
+
+/* Prints the error of a command and returns its exit status. */
+int client_fail(const char *command, const struct err *err);
+
+#endif

@@ -1,0 +1,867 @@
+#include "observer/fold.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "observer/acp.h"
+#include "observer/fold_part.h"
+#include "wire/base/mem.h"
+#include "wire/nostr/json.h"
+
+#define BODY_MAX \
+	(1u << 20) /* members of a simple row; an event is smaller (our choice) */
+
+struct fold *fold_create(struct slice channel, struct slice tag, bool is_turn)
+{
+	struct fold *fold = mem_alloc(sizeof(*fold));
+	struct fold_state *state = mem_alloc(sizeof(*state));
+
+	fold->state = state;
+	state->channel.max = channel.len + 1;
+	(void)buf_append(&state->channel, channel);
+	state->tag.max = tag.len + 1;
+	(void)buf_append(&state->tag, tag);
+	state->is_turn = is_turn;
+	map_init(&state->tools);
+	map_init(&state->permissions);
+	return fold;
+}
+
+void fold_destroy(struct fold *fold)
+{
+	if (!fold)
+		return;
+	for (size_t i = 0; i < fold->row_count; i++)
+		row_destroy(fold->rows[i]);
+	free(fold->rows);
+	buf_finish(&fold->turn.stop_reason);
+	buf_finish(&fold->turn.cancelled_by);
+	buf_finish(&fold->turn.request_id);
+	map_finish(&fold->state->tools);
+	map_finish(&fold->state->permissions);
+	buf_finish(&fold->state->channel);
+	buf_finish(&fold->state->tag);
+	buf_finish(&fold->state->channels);
+	free(fold->state);
+	free(fold);
+}
+
+static void seal_text(struct fold *fold)
+{
+	struct row *row = fold->state->open_text;
+
+	if (!row)
+		return;
+	row->open = false;
+	row->dirty = true;
+	fold->state->open_text = NULL;
+}
+
+static struct row *add_to(struct step *step, enum row_type type, const char *letter,
+			  struct slice name, struct slice channel)
+{
+	struct fold *fold = step->fold;
+	struct row *row = row_create(type);
+	char pos[POS_LEN + 1];
+
+	if (fold->row_count == fold->row_room) {
+		fold->row_room = fold->row_room ? fold->row_room * 2 : 16;
+		fold->rows = mem_grow(fold->rows, fold->row_room, sizeof(struct row *));
+	}
+	fold->rows[fold->row_count++] = row;
+	pos_format(step->pos, pos);
+	row->id.max = ROW_SHORT_MAX * 3 + 128;
+	if (name.len && name.len <= ROW_SHORT_MAX) {
+		(void)buf_printf(&row->id, "%s:", letter);
+		(void)buf_append(&row->id, buf_slice(&fold->state->tag));
+		(void)buf_lit(&row->id, ":");
+		(void)buf_append(&row->id, name);
+	} else {
+		(void)buf_printf(&row->id, "%s:%s", letter, pos);
+	}
+	row->channel.max = channel.len + 1;
+	(void)buf_append(&row->channel, channel);
+	row->body.max = BODY_MAX;
+	row->pos = *step->pos;
+	row->t = row->end = step->t;
+	row->replay = fold->state->replay;
+	row->dirty = true;
+	return row;
+}
+
+struct row *fold_add(struct step *step, enum row_type type, const char *letter,
+		     struct slice name)
+{
+	seal_text(step->fold);
+	return add_to(step, type, letter, name, buf_slice(&step->fold->state->channel));
+}
+
+static void body_raw(struct row *row, const char *key, struct slice raw)
+{
+	if (!raw.ptr)
+		return;
+	(void)json_write_key(&row->body, slice_of(key));
+	(void)buf_lit(&row->body, "\"");
+	(void)json_write_raw(&row->body, raw);
+	(void)buf_lit(&row->body, "\"");
+}
+
+static void body_text(struct row *row, const char *key, const char *text)
+{
+	json_write_member_string(&row->body, slice_of(key), slice_of(text));
+}
+
+void fold_raw(struct step *step)
+{
+	struct row *row = fold_add(step, ROW_RAW, "raw", SLICE_EMPTY);
+	const struct slice payload = step->event->payload;
+
+	body_raw(row, "kind", step->event->kind);
+	json_write_member_string(
+		&row->body, SLICE("json"),
+		slice_sub(payload, 0, utf8_floor(payload, ROW_INPUT_MAX)));
+	json_write_member_int(&row->body, SLICE("bytes"), (int64_t)payload.len);
+}
+
+void fold_error(struct step *step, struct slice text_raw, struct slice detail)
+{
+	struct row *row = fold_add(step, ROW_ERROR, "error", SLICE_EMPTY);
+
+	body_raw(row, "text", text_raw);
+	body_raw(row, "detail", detail);
+}
+
+/* ---- lifecycle ---- */
+
+static struct row *lifecycle_in(struct step *step, const char *level,
+				struct slice channel)
+{
+	struct row *row = add_to(step, ROW_LIFECYCLE, "life", SLICE_EMPTY, channel);
+
+	seal_text(step->fold);
+	if (!slice_eq(channel, buf_slice(&step->fold->state->channel))) {
+		/* One event, several lanes: the id says which. */
+		(void)buf_lit(&row->id, ":");
+		(void)buf_append(&row->id, slice_sub(channel, 0, ROW_SHORT_MAX));
+	}
+	body_text(row, "level", level);
+	return row;
+}
+
+static struct row *lifecycle(struct step *step, const char *level, const char *text)
+{
+	struct row *row =
+		lifecycle_in(step, level, buf_slice(&step->fold->state->channel));
+
+	if (text)
+		body_text(row, "text", text);
+	return row;
+}
+
+/* What concerns the whole harness is shown in each of its channels. */
+static void lifecycle_everywhere(struct step *step, const char *level, const char *text,
+				 struct slice text_raw)
+{
+	struct slice rest = buf_slice(&step->fold->state->channels), item;
+	unsigned count = 0;
+
+	if (step->fold->state->channel.len) {
+		struct row *row = lifecycle(step, level, text);
+
+		body_raw(row, text ? "detail" : "text", text_raw);
+		return;
+	}
+	while (acp_next(&rest, &item) && count++ < FACTS_SLOTS_MAX) {
+		struct buf channel = {0};
+		struct row *row;
+
+		acp_set_text(&channel, acp_get_string(item, "id"), ROW_SHORT_MAX);
+		if (channel.len) {
+			row = lifecycle_in(step, level, buf_slice(&channel));
+			if (text)
+				body_text(row, "text", text);
+			body_raw(row, text ? "detail" : "text", text_raw);
+		}
+		buf_finish(&channel);
+	}
+}
+
+static void set_fact(struct buf *out, struct slice object, const char *key)
+{
+	acp_set_text(out, acp_get_string(object, key), ROW_PATH_MAX);
+}
+
+static void copy_json(struct buf *out, struct slice json, size_t max)
+{
+	buf_clear(out);
+	out->max = max;
+	if (json.len <= max)
+		(void)buf_append(out, json);
+}
+
+static void on_harness_started(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const struct slice channels = acp_get(payload, "channels");
+	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
+
+	if (acp_is_array(channels))
+		copy_json(&step->fold->state->channels, channels, FRAME_PLAINTEXT_MAX);
+	lifecycle_everywhere(step, "info", "Harness started", SLICE_EMPTY);
+	if (!agent || !fact_wins(&agent->info_at, step->pos))
+		return;
+	set_fact(&agent->name, payload, "name");
+	set_fact(&agent->host, payload, "host");
+	set_fact(&agent->version, payload, "version");
+	set_fact(&agent->mode, payload, "mode");
+	copy_json(&agent->command, acp_get(payload, "command"), ROW_PATH_MAX * 4);
+	copy_json(&agent->channels, channels, FRAME_PLAINTEXT_MAX);
+	agent->started_ms = acp_get_int(payload, "startedAtMs", step->t);
+	if (fact_wins(&agent->policy_at, step->pos)) {
+		set_fact(&agent->control, payload, "control");
+		set_fact(&agent->permissions, payload, "permissions");
+	}
+	if (!agent->name.len) { /* Buzz: agentCommand */
+		set_fact(&agent->name, payload, "agentCommand");
+	}
+}
+
+static void on_harness_stopping(struct step *step)
+{
+	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
+
+	lifecycle_everywhere(step, "info", "Harness stopped",
+			     acp_get_string(step->event->payload, "reason"));
+	if (agent)
+		(void)fact_wins(&agent->stopped_at, step->pos);
+}
+
+static void on_agent_panic(struct step *step)
+{
+	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
+
+	lifecycle_everywhere(step, "error", "The harness crashed",
+			     acp_get_string(step->event->payload, "error"));
+	if (agent)
+		(void)fact_wins(&agent->stopped_at, step->pos);
+}
+
+static void set_slot(struct step *step, const char *state, int64_t pid)
+{
+	const int64_t slot =
+		acp_get_int(step->event->payload, "slot", step->event->agent_index);
+
+	if (step->facts && step->facts->agent)
+		slot_set(step->facts->agent, slot, step->pos, slice_of(state), pid);
+}
+
+/* A sentence about the lane's process, or "" for: it lives. */
+static void set_crash(struct step *step, const char *text, bool is_failure)
+{
+	struct lane_facts *lane = step->facts ? step->facts->lane : NULL;
+
+	if (!lane || !fact_wins(&lane->crash_at, step->pos))
+		return;
+	buf_clear(&lane->crash);
+	lane->crash.max = ROW_SHORT_MAX;
+	(void)buf_append(&lane->crash, slice_of(text));
+	lane->crash_is_failure = is_failure;
+}
+
+static void on_agent_initialized(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const struct slice info = acp_get(payload, "agentInfo");
+	const struct slice methods = acp_get(payload, "authMethods");
+	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
+	struct row *row = lifecycle(step, "info", NULL);
+
+	(void)buf_lit(&row->body, ",\"text\":\"Agent started");
+	if (acp_get_string(info, "name").ptr) {
+		(void)buf_lit(&row->body, ": ");
+		(void)json_write_raw(&row->body, acp_get_string(info, "name"));
+	}
+	if (acp_get_string(info, "version").ptr) {
+		(void)buf_lit(&row->body, " ");
+		(void)json_write_raw(&row->body, acp_get_string(info, "version"));
+	}
+	(void)buf_lit(&row->body, "\"");
+	set_slot(step, "ready", acp_get_int(payload, "pid", -1));
+	set_crash(step, "", false);
+	if (agent && acp_is_array(methods) && fact_wins(&agent->methods_at, step->pos))
+		copy_json(&agent->login_methods, methods, ROW_PATH_MAX * 4);
+}
+
+static void on_agent_exited(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const int64_t code = acp_get_int(payload, "code", -1);
+	const struct slice signal = acp_get_string(payload, "signal");
+	const struct slice reason = acp_get_string(payload, "reason");
+	const bool quiet = json_is(reason, SLICE("stopped")) ||
+			   (json_is(reason, SLICE("exit")) && code == 0);
+	char text[128];
+	struct row *row;
+
+	if (code >= 0)
+		(void)snprintf(text, sizeof(text), "Agent exited (%lld)",
+			       (long long)code);
+	else if (signal.ptr && signal.len <= 16)
+		(void)snprintf(text, sizeof(text), "Agent killed (%.*s)",
+			       SLICE_ARG(signal));
+	else
+		(void)snprintf(text, sizeof(text), "Agent ended");
+	row = lifecycle(step, quiet ? "info" : "error", text);
+	body_raw(row, "detail", reason);
+	body_raw(row, "stderr", acp_get_string(payload, "stderrTail"));
+	set_slot(step, "exited", -1);
+	set_crash(step, text, !quiet);
+}
+
+static void on_agent_respawning(struct step *step)
+{
+	const int64_t delay = acp_get_int(step->event->payload, "delayMs", 0);
+	const int64_t attempt = acp_get_int(step->event->payload, "attempt", 1);
+	char text[96];
+
+	(void)snprintf(text, sizeof(text), "Agent starts again in %lld s (attempt %lld)",
+		       (long long)((delay + 999) / 1000), (long long)attempt);
+	(void)lifecycle(step, "warn", text);
+	set_slot(step, "respawning", -1);
+}
+
+static void on_circuit_open(struct step *step)
+{
+	const int64_t cooldown = acp_get_int(step->event->payload, "cooldownMs", 0);
+	char text[96];
+	struct row *row;
+
+	(void)snprintf(text, sizeof(text),
+		       "Agent crashes again and again: pausing %lld s",
+		       (long long)(cooldown / 1000));
+	row = lifecycle(step, "error", text);
+	body_raw(row, "detail", acp_get_string(step->event->payload, "error"));
+	set_slot(step, "circuit_open", -1);
+	set_crash(step, text, true);
+}
+
+static void on_circuit_recovered(struct step *step)
+{
+	(void)lifecycle(step, "info", "Agent may start again");
+	set_slot(step, "starting", -1);
+}
+
+static void set_stalled(struct step *step, struct slice raw)
+{
+	struct lane_facts *lane = step->facts ? step->facts->lane : NULL;
+
+	if (lane && fact_wins(&lane->stalled_at, step->pos))
+		acp_set_text(&lane->stalled, raw, ROW_SHORT_MAX);
+}
+
+static void on_agent_stalled(struct step *step)
+{
+	const struct slice reason = acp_get_string(step->event->payload, "reason");
+	const bool stopped = json_is(reason, SLICE("stopped"));
+
+	(void)lifecycle(step, "warn",
+			stopped ? "Agent process is stopped" : "Agent is silent");
+	set_stalled(step, reason.ptr ? reason : SLICE("silent"));
+}
+
+static void on_agent_resumed(struct step *step)
+{
+	(void)lifecycle(step, "info", "Agent goes on");
+	set_stalled(step, SLICE_EMPTY);
+}
+
+static void on_runtime_lifecycle(struct step *step) /* Buzz */
+{
+	const struct slice payload = step->event->payload;
+	const struct slice state = acp_get_string(payload, "state");
+	struct row *row = lifecycle(step, "info", NULL);
+
+	body_raw(row, "text", state.ptr ? state : SLICE("Agent lifecycle"));
+	body_raw(row, "detail", acp_get_string(payload, "error"));
+}
+
+/* ---- turns ---- */
+
+static void on_turn_started(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	struct fold_state *state = step->fold->state;
+	struct turn_facts *turn = &step->fold->turn;
+	const struct slice text = acp_get_string(payload, "text");
+
+	if (!turn->started) {
+		turn->started = true;
+		turn->first = *step->pos;
+		turn->started_ms = step->t;
+	}
+	acp_set_text(&turn->request_id, acp_get_string(payload, "requestId"),
+		     ROW_SHORT_MAX);
+	if (!text.ptr && !acp_get_string(payload, "source").ptr)
+		return;
+	if (!state->prompt) {
+		state->prompt = fold_add(step, ROW_PROMPT, "prompt", SLICE("prompt"));
+		state->prompt->text_bytes =
+			acp_append_text(&state->prompt->text, text, ROW_TEXT_MAX);
+	}
+	buf_clear(&state->prompt->body);
+	body_raw(state->prompt, "source", acp_get_string(payload, "source"));
+	body_raw(state->prompt, "requestId", acp_get_string(payload, "requestId"));
+	state->prompt->dirty = true;
+}
+
+/* Unfinished calls of a turn that is over will not be finished. */
+static void tools_end(struct fold *fold, int64_t t)
+{
+	for (size_t i = 0; i < fold->row_count; i++) {
+		struct row *row = fold->rows[i];
+
+		if (!row->tool || row->tool->status >= TOOL_COMPLETED)
+			continue;
+		row->tool->status = TOOL_CANCELLED;
+		row->end = t;
+		row->dirty = true;
+	}
+}
+
+void fold_permissions_end(struct fold *fold, int64_t t, const char *by)
+{
+	for (size_t i = 0; i < fold->row_count; i++) {
+		struct row *row = fold->rows[i];
+
+		if (!row->permission || row->permission->state != PERMISSION_PENDING)
+			continue;
+		row->permission->state = PERMISSION_OVER;
+		row->permission->by = by;
+		row->end = t;
+		row->dirty = true;
+	}
+}
+
+static const char *turn_words(const struct turn_facts *turn)
+{
+	const struct slice by = buf_slice(&turn->cancelled_by);
+	const struct slice stop = buf_slice(&turn->stop_reason);
+
+	if (slice_eq(by, SLICE("owner")))
+		return "Stopped by you";
+	if (slice_eq(by, SLICE("timeout")))
+		return "Stopped: the turn took too long";
+	if (slice_eq(by, SLICE("exit")))
+		return "Ended with the agent's process";
+	if (turn->state == TURN_FAILED)
+		return "Failed";
+	if (turn->state == TURN_CANCELLED)
+		return "Cancelled";
+	if (slice_eq(stop, SLICE("max_tokens")))
+		return "Stopped: out of tokens";
+	if (slice_eq(stop, SLICE("max_turn_requests")))
+		return "Stopped: too many requests in one turn";
+	if (slice_eq(stop, SLICE("refusal")))
+		return "The agent refused";
+	return "Finished";
+}
+
+/* (Re)writes the row of the turn's end from what is known of it. */
+static void turn_row_write(struct step *step, struct slice usage)
+{
+	static const char *const names[] = {"running", "completed", "cancelled",
+					    "failed"};
+	struct fold *fold = step->fold;
+	struct turn_facts *turn = &fold->turn;
+	struct row *row = fold->state->turn_row;
+
+	if (!row)
+		row = fold->state->turn_row =
+			fold_add(step, ROW_TURN, "turn", SLICE("end"));
+	row->end = step->t;
+	row->dirty = true;
+	buf_clear(&row->body);
+	body_text(row, "state", names[turn->state]);
+	if (turn->stop_reason.len)
+		json_write_member_string(&row->body, SLICE("stopReason"),
+					 buf_slice(&turn->stop_reason));
+	if (turn->cancelled_by.len)
+		json_write_member_string(&row->body, SLICE("cancelledBy"),
+					 buf_slice(&turn->cancelled_by));
+	if (turn->started)
+		json_write_member_int(&row->body, SLICE("durationMs"),
+				      turn->ended_ms - turn->started_ms);
+	if (acp_is_object(usage))
+		json_write_member_raw(&row->body, SLICE("usage"), usage);
+	body_text(row, "text", turn_words(turn));
+}
+
+static void turn_end(struct step *step, enum turn_state state)
+{
+	struct turn_facts *turn = &step->fold->turn;
+
+	seal_text(step->fold);
+	turn->ended = true;
+	turn->ended_ms = step->t;
+	turn->state = state;
+	fold_permissions_end(step->fold, step->t, "turn");
+	tools_end(step->fold, step->t);
+}
+
+static void on_turn_completed(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const struct slice stop = acp_get_string(payload, "stopReason");
+	const struct slice by = acp_get_string(payload, "cancelledBy");
+	const struct slice usage = acp_get(payload, "usage");
+	struct lane_facts *lane = step->facts ? step->facts->lane : NULL;
+	struct turn_facts *turn = &step->fold->turn;
+	enum turn_state state = TURN_COMPLETED;
+
+	if (stop.ptr)
+		acp_set_text(&turn->stop_reason, stop, ROW_SHORT_MAX);
+	if (by.ptr)
+		acp_set_text(&turn->cancelled_by, by, ROW_SHORT_MAX);
+	if (json_is(by, SLICE("exit")) || (turn->ended && turn->state == TURN_FAILED))
+		state = TURN_FAILED;
+	else if (by.ptr || slice_eq(buf_slice(&turn->stop_reason), SLICE("cancelled")))
+		state = TURN_CANCELLED;
+	turn_end(step, state);
+	turn_row_write(step, usage);
+	if (lane && acp_is_object(usage) && fact_wins(&lane->tokens_at, step->pos)) {
+		lane->input = acp_get_int(usage, "inputTokens", -1);
+		lane->output = acp_get_int(usage, "outputTokens", -1);
+	}
+}
+
+static void on_turn_error(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const struct slice message = acp_get_string(payload, "message");
+	const struct slice other = acp_get_string(payload, "error"); /* Buzz */
+	const struct slice data = acp_get(payload, "data");
+	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
+	const struct slice text = message.ptr ? message : other;
+
+	turn_end(step, TURN_FAILED);
+	fold_error(step, text.ptr ? text : SLICE("The turn failed"), acp_string(data));
+	if (slice_eq(acp_get(payload, "code"), SLICE("-32000")) && agent &&
+	    fact_wins(&agent->login_at, step->pos)) {
+		agent->needs_login = true;
+		acp_set_text(&agent->login_text, message, ROW_PATH_MAX);
+	}
+}
+
+static void on_session_resolved(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const struct slice title = acp_get_string(payload, "title");
+	struct facts facts = step->facts ? *step->facts : (struct facts){NULL, NULL};
+
+	if (facts.agent && fact_wins(&facts.agent->login_at, step->pos))
+		facts.agent->needs_login = false;
+	if (!facts.lane)
+		return;
+	if (fact_wins(&facts.lane->session_at, step->pos))
+		set_fact(&facts.lane->session, payload, "sessionId");
+	if (title.ptr && fact_wins(&facts.lane->title_at, step->pos))
+		acp_set_text(&facts.lane->title, title, ROW_SHORT_MAX);
+	choices_update(facts.lane, step->pos, payload);
+}
+
+/* ---- the rest of the harness's kinds ---- */
+
+static void on_parse_error(struct step *step)
+{
+	const bool wrote = json_is(acp_get_string(step->event->payload, "direction"),
+				   SLICE("write"));
+
+	fold_error(step,
+		   wrote ? SLICE("A line to the agent was no ACP message")
+			 : SLICE("The agent wrote a line that is no ACP message"),
+		   acp_get_string(step->event->payload, "line"));
+}
+
+static void on_output(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const struct slice text = acp_get_string(payload, "text");
+	struct row *row = fold_add(step, ROW_OUTPUT, "output", SLICE_EMPTY);
+	const int64_t suppressed = acp_get_int(payload, "suppressed", 0);
+
+	body_raw(row, "stream", acp_get_string(payload, "stream"));
+	body_raw(row, "text", text.ptr ? text : SLICE(""));
+	json_write_member_bool(&row->body, SLICE("partial"),
+			       acp_is_true(acp_get(payload, "partial")));
+	json_write_member_int(&row->body, SLICE("suppressed"), suppressed);
+}
+
+static void on_note(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	struct row *row = fold_add(step, ROW_NOTE, "note", SLICE_EMPTY);
+	const struct slice text = acp_get_string(payload, "text");
+
+	body_raw(row, "text", text.ptr ? text : SLICE(""));
+	body_raw(row, "level", acp_get_string(payload, "level"));
+	body_raw(row, "source", acp_get_string(payload, "source"));
+}
+
+static void on_telemetry_gap(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const int64_t events = acp_get_int(payload, "droppedEvents", 0);
+	const struct slice reasons = acp_get(payload, "reasonCounts");
+	struct row *row = fold_add(step, ROW_GAP, "gap", SLICE_EMPTY);
+
+	(void)buf_lit(&row->body, "\"frames\":[],\"state\":\"gone\"");
+	json_write_member_int(&row->body, SLICE("events"), events);
+	if (acp_is_object(reasons))
+		json_write_member_string(
+			&row->body, SLICE("cause"),
+			slice_sub(reasons, 0, utf8_floor(reasons, ROW_SHORT_MAX)));
+	(void)json_write_key(&row->body, SLICE("text"));
+	(void)buf_printf(&row->body, "\"%lld events were dropped before they were sent\"",
+			 (long long)events);
+}
+
+static void on_read(struct step *step)
+{
+	fold_acp(step, true);
+}
+
+static void on_write(struct step *step)
+{
+	fold_acp(step, false);
+}
+
+static void on_nothing(struct step *step)
+{
+	(void)step;
+}
+
+struct kind {
+	const char *name;
+	void (*apply)(struct step *step);
+	bool ignored; /* makes no row and no fact */
+};
+
+static const struct kind kinds[] = {
+	{"acp_read", on_read, false},
+	{"acp_write", on_write, false},
+	{"acp_parse_error", on_parse_error, false},
+	{"permission_terminal", fold_permission_terminal, false},
+	{"turn_started", on_turn_started, false},
+	{"turn_completed", on_turn_completed, false},
+	{"turn_error", on_turn_error, false},
+	{"session_resolved", on_session_resolved, false},
+	{"harness_started", on_harness_started, false},
+	{"harness_stopping", on_harness_stopping, false},
+	{"agent_panic", on_agent_panic, false},
+	{"agent_initialized", on_agent_initialized, false},
+	{"agent_exited", on_agent_exited, false},
+	{"agent_respawning", on_agent_respawning, false},
+	{"circuit_open", on_circuit_open, false},
+	{"circuit_recovered", on_circuit_recovered, false},
+	{"agent_stalled", on_agent_stalled, false},
+	{"agent_resumed", on_agent_resumed, false},
+	{"managed_agent_runtime_lifecycle", on_runtime_lifecycle, false},
+	{"output", on_output, false},
+	{"note", on_note, false},
+	{"observer_telemetry_gap", on_telemetry_gap, false},
+	{"prompt_dispatched", on_nothing, true},
+	{"turn_first_output", on_nothing, true},
+	{"turn_liveness", on_nothing, true},
+	{"control_result", on_nothing, true},
+	{"feed_state", on_nothing, true},
+	{"body_part", on_nothing, true},
+	/* Buzz's latency bookkeeping and captures */
+	{"event_received", on_nothing, true},
+	{"event_queued", on_nothing, true},
+	{"reply_observed", on_nothing, true},
+	{"mention_reply_latency", on_nothing, true},
+	{"session_config_captured", on_nothing, true},
+};
+
+static const struct kind *kind_of(struct slice name)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (json_is(name, slice_of(kinds[i].name)))
+			return &kinds[i];
+	return NULL;
+}
+
+bool fold_ignores(struct slice name)
+{
+	const struct kind *kind = kind_of(name);
+
+	return kind && kind->ignored;
+}
+
+/* Time inside a segment goes by the harness's monotonic clock, counted from the segment's
+ * first event; a foreign feed has only its wall clock. */
+static int64_t time_of(struct fold_state *state, const struct observer_event *event,
+		       int64_t unix_ms)
+{
+	if (event->monotonic_ms < 0)
+		return unix_ms;
+	if (!state->based) {
+		state->based = true;
+		state->base_ms = unix_ms;
+		state->base_monotonic = event->monotonic_ms;
+	}
+	return state->base_ms + (event->monotonic_ms - state->base_monotonic);
+}
+
+void fold_event(struct fold *fold, const struct observer_event *event,
+		const struct pos *pos, int64_t unix_ms, const struct facts *facts)
+{
+	const struct kind *kind = kind_of(event->kind);
+	struct step step = {fold, event, pos, time_of(fold->state, event, unix_ms),
+			    facts};
+
+	fold->state->before_ms =
+		*fold->state->newest.epoch ? fold->state->newest_ms : step.t;
+	fold->state->newest_ms = step.t;
+	fold->state->newest = *pos;
+	if (facts && facts->lane && event->agent_index >= 0 &&
+	    fact_wins(&facts->lane->slot_at, pos))
+		facts->lane->slot = event->agent_index;
+	if (kind)
+		kind->apply(&step);
+	else
+		fold_raw(&step);
+}
+
+void fold_end_epoch(struct fold *fold)
+{
+	struct observer_event none = {.monotonic_ms = -1};
+	struct turn_facts *turn = &fold->turn;
+	struct step step = {fold, &none, &fold->state->newest, fold->state->newest_ms,
+			    NULL};
+
+	seal_text(fold);
+	if (turn->started && !turn->ended) {
+		turn->ended = true;
+		turn->ended_ms = step.t;
+		turn->state = TURN_FAILED;
+		turn_row_write(&step, SLICE_EMPTY);
+	}
+	fold_permissions_end(fold, step.t, "restart");
+	tools_end(fold, step.t);
+}
+
+static bool may_go(const struct fold_state *state, const struct row *row)
+{
+	if (row == state->plan || row == state->prompt || row == state->turn_row ||
+	    row == state->open_text)
+		return false;
+	if (row->permission)
+		return row->permission->state != PERMISSION_PENDING;
+	return !row->tool || row->tool->status >= TOOL_COMPLETED;
+}
+
+struct pos fold_shed(struct fold *fold)
+{
+	struct fold_state *state = fold->state;
+	const size_t end = fold->row_count / 2;
+	struct pos last = {"", 0};
+	size_t kept = 0;
+
+	for (size_t i = 0; i < fold->row_count; i++) {
+		struct row *row = fold->rows[i];
+
+		if (i >= end || !may_go(state, row)) {
+			fold->rows[kept++] = row;
+			continue;
+		}
+		last = row->pos;
+		if (row->tool &&
+		    map_get(&state->tools, buf_slice(&row->tool->call)) == row)
+			(void)map_take(&state->tools, buf_slice(&row->tool->call));
+		if (row->permission && row->permission->nonce.len)
+			(void)map_take(&state->permissions,
+				       buf_slice(&row->permission->nonce));
+		row_destroy(row);
+	}
+	fold->row_count = kept;
+	return last;
+}
+
+/* ---- time ---- */
+
+struct interval {
+	int64_t from, to;
+};
+
+static int interval_compare(const void *left, const void *right)
+{
+	const struct interval *a = left, *b = right;
+
+	return a->from < b->from ? -1 : a->from > b->from;
+}
+
+/* Length of the union; sorts @intervals. */
+static int64_t union_length(struct interval *intervals, size_t count)
+{
+	int64_t total = 0, until = INT64_MIN;
+
+	if (count)
+		qsort(intervals, count, sizeof(*intervals), interval_compare);
+	for (size_t i = 0; i < count; i++) {
+		const int64_t from =
+			intervals[i].from > until ? intervals[i].from : until;
+
+		if (intervals[i].to <= from)
+			continue;
+		total += intervals[i].to - from;
+		until = intervals[i].to;
+	}
+	return total;
+}
+
+struct time_split fold_split(const struct fold *fold, int64_t now_ms)
+{
+	const struct turn_facts *turn = &fold->turn;
+	const int64_t end = turn->ended ? turn->ended_ms : now_ms;
+	struct interval *spans = mem_array(fold->row_count + 1, sizeof(*spans));
+	struct time_split split = {0, 0, 0};
+	size_t count = 0;
+	int64_t both;
+
+	for (size_t i = 0; i < fold->row_count; i++) {
+		const struct row *row = fold->rows[i];
+
+		if (row->time == TIME_YOU)
+			spans[count++] =
+				(struct interval){row->t, row->end < 0 ? end : row->end};
+	}
+	split.you = union_length(spans, count);
+	for (size_t i = 0; i < fold->row_count; i++) {
+		const struct row *row = fold->rows[i];
+
+		if (row->time == TIME_TOOL)
+			spans[count++] =
+				(struct interval){row->t, row->end < 0 ? end : row->end};
+	}
+	both = union_length(spans, count);
+	free(spans);
+	split.tool = both - split.you;
+	if (turn->started && end - turn->started_ms > both)
+		split.model = end - turn->started_ms - both;
+	return split;
+}
+
+const struct row *fold_newest(const struct fold *fold, enum row_type type)
+{
+	for (size_t i = fold->row_count; i-- > 0;)
+		if (fold->rows[i]->type == type)
+			return fold->rows[i];
+	return NULL;
+}
+
+const struct row *fold_permission(const struct fold *fold, struct slice nonce)
+{
+	return map_get(&fold->state->permissions, nonce);
+}

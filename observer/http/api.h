@@ -1,0 +1,36 @@
+#ifndef OBSERVER_HTTP_API_H
+#define OBSERVER_HTTP_API_H
+
+#include "observer/archive.h"
+#include "observer/controls.h"
+#include "observer/http/http.h"
+#include "observer/http/hub.h"
+#include "observer/model.h"
+
+/* The local API and the page: who may ask, and who answers what. */
+struct api;
+
+#define API_TOKEN_LEN 43 /* characters: 32 random bytes as base64url */
+
+struct api_options {
+	struct model *model; /* borrowed, like all here */
+	struct archive *archive;
+	struct controls *controls;
+	struct hub *hub;
+	const char *token; /* API_TOKEN_LEN characters; copied */
+	const char *host;  /* the address listened on, as in a URL */
+	/* Asks for another token to be made and kept; the new one. */
+	const char *(*rotate)(void *ctx);
+	/* Appends {"url":…} with the token: what `perch open` prints. */
+	void (*write_url)(void *ctx, struct buf *out);
+	void *ctx;
+};
+
+struct api *api_create(const struct api_options *options);
+void api_destroy(struct api *api);
+/* The port is known only after listening. */
+void api_set_port(struct api *api, uint16_t port);
+/* http_server_options.on_request, with the api as ctx. */
+void api_on_request(void *ctx, struct exchange *exchange);
+
+#endif

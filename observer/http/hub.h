@@ -1,0 +1,44 @@
+#ifndef OBSERVER_HTTP_HUB_H
+#define OBSERVER_HTTP_HUB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "observer/http/http.h"
+#include "observer/model.h"
+#include "wire/host/loop.h"
+
+/* The stream: what changed in the model, as one message every HUB_TICK_MS for all pages,
+ * and a ring of the last ones for those that come back. Nothing is encoded when no page
+ * listens or has listened lately. */
+#define HUB_TICK_MS 100
+#define HUB_RING_MAX (8u << 20)
+#define HUB_IDLE_MS 15000   /* an empty line keeps a quiet stream alive */
+#define HUB_LINGER_MS 30000 /* the ring goes on for a page that reloads */
+#define HUB_PAGES_MAX 32
+
+struct hub;
+
+struct hub_options {
+	struct loop *loop; /* borrowed, like all here */
+	struct model *model;
+	/* Appends `"health":{…}` and `"owner":{…}`. */
+	void (*write_health)(void *ctx, struct buf *out);
+	void (*write_owner)(void *ctx, struct buf *out);
+	void *ctx;
+};
+
+struct hub *hub_create(const struct hub_options *options);
+/* Ends its timers: before the loop is destroyed. */
+void hub_stop(struct hub *hub);
+/* After the loop is gone, and every page with it. NULL is fine. */
+void hub_destroy(struct hub *hub);
+/* The model or the health changed. */
+void hub_touch(struct hub *hub);
+/* Turns an exchange into a page of the stream. @cursor may be empty. False when there are
+ * too many; the caller answers. */
+bool hub_add(struct hub *hub, struct exchange *exchange, struct slice cursor);
+/* Appends one snapshot message (without LF). */
+void hub_write_snapshot(struct hub *hub, struct buf *out);
+
+#endif

@@ -1,0 +1,105 @@
+#include "observer/observer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "observer/acp.h"
+#include "observer/client.h"
+#include "wire/host/log.h"
+#include "wire/host/loop.h"
+#include "wire/host/options.h"
+#include "wire/nostr/json.h"
+
+static const struct {
+	const char *state, *glyph;
+} glyphs[] = {
+	{"needs-you", "\xe2\x96\xb2"}, {"working", "\xe2\x97\x8f"},
+	{"stalled", "\xe2\x97\x8f"},   {"failed", "\xe2\x9c\x95"},
+	{"finished", "\xe2\x97\x8b"},  {"offline", "\xe2\x97\x8c"},
+	{"idle", "\xe2\x97\x8b"},
+};
+
+#define STATES (sizeof(glyphs) / sizeof(*glyphs))
+
+/* One string member as text for a terminal. */
+static const char *show(struct slice object, const char *key, char out[LOG_QUOTE_BYTES])
+{
+	struct buf text = {0};
+
+	acp_set_text(&text, acp_get_string(object, key), 400);
+	(void)log_quote(buf_slice(&text), out);
+	buf_finish(&text);
+	return out;
+}
+
+static void print_lane(struct slice fleet, struct slice lane, const char *glyph)
+{
+	char agent[LOG_QUOTE_BYTES], channel[LOG_QUOTE_BYTES], verb[LOG_QUOTE_BYTES];
+	char object[LOG_QUOTE_BYTES], outcome[LOG_QUOTE_BYTES], state[LOG_QUOTE_BYTES];
+	const int64_t since = acp_get_int(lane, "sinceMs", 0);
+	char age[16] = "";
+
+	if (since)
+		client_age(loop_unix_ms() - since, age);
+	(void)printf(
+		"%s %-12s %-14s %-9s %7s  %s %s %s\n", glyph,
+		show(client_agent(fleet, acp_get_string(lane, "agent")), "name", agent),
+		show(lane, "channelName", channel), show(lane, "state", state), age,
+		show(lane, "verb", verb), show(lane, "object", object),
+		show(lane, "outcome", outcome));
+}
+
+/* Blocked first, then working, failed, finished, offline. */
+static void print_fleet(struct slice fleet)
+{
+	struct slice rest = acp_get(fleet, "lanes"), lane;
+
+	if (!acp_next(&rest, &lane))
+		(void)printf("no agent yet: start one with `perch agent -- COMMAND`\n");
+	for (size_t i = 0; i < STATES; i++) {
+		rest = acp_get(fleet, "lanes");
+		while (acp_next(&rest, &lane))
+			if (json_is(acp_get_string(lane, "state"),
+				    slice_of(glyphs[i].state)))
+				print_lane(fleet, lane, glyphs[i].glyph);
+	}
+}
+
+int ls_main(int argc, char *argv[])
+{
+	bool json = false;
+	const struct option_spec specs[] = {
+		{.name = "json",
+		 .type = OPTION_FLAG,
+		 .value = &json,
+		 .help = "print the snapshot as JSON",
+		 .no_env = true},
+		{.name = NULL},
+	};
+	const struct options_spec spec = {
+		.command = "perch ls",
+		.usage = "[--json]",
+		.summary = "Shows what each agent does, as a table.",
+		.example = "  perch ls\n",
+		.options = specs,
+	};
+	struct options *options = NULL;
+	struct buf fleet = {0};
+	struct err err;
+	char **args;
+	int arg_count, status = EXIT_SUCCESS;
+	const enum options_result result =
+		options_parse(&spec, argc, argv, &options, &args, &arg_count);
+
+	if (result == OPTIONS_OK && !client_ask("/api/fleet", SLICE_EMPTY, &fleet, &err))
+		status = client_fail("ls", &err);
+	else if (result == OPTIONS_OK && json)
+		(void)printf("%s\n", buf_text(&fleet));
+	else if (result == OPTIONS_OK)
+		print_fleet(buf_slice(&fleet));
+	else
+		status = result == OPTIONS_EXIT_OK ? EXIT_SUCCESS : 2;
+	buf_finish(&fleet);
+	options_destroy(options);
+	return status;
+}

@@ -1,0 +1,872 @@
+#include "observer/model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "observer/acp.h"
+#include "observer/model_part.h"
+#include "wire/base/clock.h"
+#include "wire/base/mem.h"
+#include "wire/nostr/json.h"
+
+/* ---- making and ending ---- */
+
+struct model *model_create(void)
+{
+	struct model *model = mem_alloc(sizeof(*model));
+
+	map_init(&model->agents);
+	map_init(&model->cards);
+	model->gone_cards.max = 1u << 20;
+	return model;
+}
+
+static void segment_destroy(struct segment *segment)
+{
+	fold_destroy(segment->fold);
+	for (size_t i = 0; i < segment->count; i++)
+		free(segment->events[i].text);
+	free(segment->events);
+	buf_finish(&segment->turn);
+	buf_finish(&segment->tag);
+	free(segment);
+}
+
+static void lane_destroy(struct lane *lane)
+{
+	buf_finish(&lane->channel);
+	buf_finish(&lane->name);
+	buf_finish(&lane->aim);
+	lane_facts_finish(&lane->facts);
+	free(lane);
+}
+
+static void agent_destroy(struct agent *agent)
+{
+	struct map_entry *entry = NULL;
+
+	while ((entry = map_next(&agent->segments, entry)) != NULL)
+		segment_destroy(entry->value);
+	entry = NULL;
+	while ((entry = map_next(&agent->lanes, entry)) != NULL)
+		lane_destroy(entry->value);
+	map_finish(&agent->segments);
+	map_finish(&agent->lanes);
+	agent_facts_finish(&agent->facts);
+	free(agent->gaps);
+	free(agent);
+}
+
+void model_destroy(struct model *model)
+{
+	struct map_entry *entry = NULL;
+
+	if (!model)
+		return;
+	model_drop_changes(model);
+	while ((entry = map_next(&model->cards, entry)) != NULL)
+		card_destroy(entry->value);
+	entry = NULL;
+	while ((entry = map_next(&model->agents, entry)) != NULL)
+		agent_destroy(entry->value);
+	for (size_t i = 0; i < model->control_count; i++)
+		control_destroy(model->controls[i]);
+	free(model->removed);
+	buf_finish(&model->gone_cards);
+	map_finish(&model->cards);
+	map_finish(&model->agents);
+	free(model);
+}
+
+void text_copy(struct buf *out, struct slice text)
+{
+	buf_clear(out);
+	out->max = text.len + 1;
+	(void)buf_append(out, text);
+}
+
+static struct slice key_slice(const uint8_t *key)
+{
+	return (struct slice){(const char *)key, KEY_BYTES};
+}
+
+/* NULL when there are too many. */
+struct agent *agent_ensure(struct model *model, const uint8_t *key)
+{
+	struct agent *agent = map_get(&model->agents, key_slice(key));
+
+	if (agent || model->agents.count >= MODEL_AGENTS_MAX)
+		return agent;
+	agent = mem_alloc(sizeof(*agent));
+	memcpy(agent->key, key, KEY_BYTES);
+	hex_encode(key, KEY_BYTES, agent->hex);
+	map_init(&agent->lanes);
+	map_init(&agent->segments);
+	agent->dirty = model->dirty = true;
+	(void)map_put(&model->agents, key_slice(key), agent);
+	return agent;
+}
+
+static void lane_name(struct lane *lane)
+{
+	struct slice rest = buf_slice(&lane->agent->facts.channels), item;
+
+	while (acp_next(&rest, &item)) {
+		const struct slice name = acp_get_string(item, "name");
+
+		if (name.ptr &&
+		    json_is(acp_get_string(item, "id"), buf_slice(&lane->channel)))
+			acp_set_text(&lane->name, name, ROW_SHORT_MAX);
+	}
+}
+
+struct lane *lane_ensure(struct model *model, struct agent *agent, struct slice channel)
+{
+	struct lane *lane = map_get(&agent->lanes, channel);
+
+	if (lane || !channel.len || agent->lanes.count >= MODEL_LANES_MAX)
+		return lane;
+	lane = mem_alloc(sizeof(*lane));
+	lane->agent = agent;
+	text_copy(&lane->channel, channel);
+	lane_facts_init(&lane->facts);
+	lane_name(lane);
+	lane->dirty = model->dirty = true;
+	(void)map_put(&agent->lanes, channel, lane);
+	return lane;
+}
+
+/* ---- where an event belongs ---- */
+
+bool model_place(const char *epoch, const struct observer_event *event, struct pos *pos,
+		 int64_t *unix_ms)
+{
+	struct buf text = {0};
+	bool timed;
+
+	acp_set_text(&text, event->timestamp, CLOCK_RFC3339_LEN * 2);
+	timed = clock_parse(buf_slice(&text), unix_ms) && *unix_ms >= 0;
+	buf_finish(&text);
+	if (!timed)
+		*unix_ms = 0;
+	pos->seq = event->seq;
+	if (*epoch)
+		memcpy(pos->epoch, epoch, sizeof(pos->epoch));
+	else
+		pos_foreign_epoch(*unix_ms, pos->epoch);
+	return timed || *epoch;
+}
+
+void model_segment_tag(const char *epoch, const struct pos *pos, struct slice channel,
+		       struct slice turn, struct buf *out)
+{
+	out->max = out->len + turn.len + 64;
+	(void)buf_printf(out, "%s:", epoch);
+	if (turn.ptr)
+		(void)buf_append(out, turn);
+	else if (*epoch && channel.len)
+		(void)buf_printf(out, ":%" PRIu64, pos->seq / MODEL_STRETCH);
+	else if (!*epoch)
+		(void)buf_printf(out, ":%" PRIu64,
+				 (uint64_t)strtoull(pos->epoch, NULL, 16) /
+					 MODEL_STRETCH_MS);
+	/* The agent's own events stay together: the later ones need to know the first. */
+}
+
+static struct segment *segment_ensure(struct model *model, struct agent *agent,
+				      struct lane *lane, const struct model_event *event,
+				      const struct pos *pos, struct slice turn)
+{
+	const struct slice channel = lane ? buf_slice(&lane->channel) : SLICE("");
+	const struct pos *floor = lane ? &lane->floor : &agent->floor;
+	struct buf name = {.max = channel.len + 2}, tag = {0};
+	struct segment *segment;
+
+	model_segment_tag(event->epoch, pos, channel, turn, &tag);
+	(void)buf_append(&name, channel);
+	(void)buf_lit(&name, "\n");
+	name.max += tag.len;
+	(void)buf_append(&name, buf_slice(&tag));
+	segment = map_get(&agent->segments, buf_slice(&name));
+	if (!segment && pos_compare(pos, floor) > 0) {
+		segment = mem_alloc(sizeof(*segment));
+		segment->agent = agent;
+		segment->lane = lane;
+		segment->has_turn = turn.ptr != NULL;
+		text_copy(&segment->turn, turn);
+		text_copy(&segment->tag, buf_slice(&tag));
+		memcpy(segment->epoch, event->epoch, strlen(event->epoch) + 1);
+		segment->fold = fold_create(channel, buf_slice(&tag), turn.ptr != NULL);
+		model->bytes += sizeof(*segment);
+		(void)map_put(&agent->segments, buf_slice(&name), segment);
+	}
+	buf_finish(&name);
+	buf_finish(&tag);
+	return segment;
+}
+
+/* Is this epoch over, because a newer one of the agent is known? */
+static bool epoch_is_over(const struct segment *segment)
+{
+	return *segment->epoch && strcmp(segment->epoch, segment->agent->epoch) < 0;
+}
+
+/* Index of the first event at or behind @pos. */
+static size_t segment_find(const struct segment *segment, const struct pos *pos)
+{
+	size_t low = 0, high = segment->count;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (pos_compare(&segment->events[middle].pos, pos) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void segment_insert(struct model *model, struct segment *segment, size_t at,
+			   const struct pos *pos, int64_t unix_ms, struct slice text)
+{
+	if (segment->count == segment->room) {
+		segment->room = segment->room ? segment->room * 2 : 8;
+		segment->events = mem_grow(segment->events, segment->room,
+					   sizeof(*segment->events));
+	}
+	memmove(segment->events + at + 1, segment->events + at,
+		(segment->count - at) * sizeof(*segment->events));
+	segment->events[at] =
+		(struct segment_event){*pos, unix_ms, mem_dup(text), text.len};
+	segment->count++;
+	/* The rows made of it hold about as much again. */
+	segment->bytes += 2 * text.len + sizeof(struct segment_event);
+	model->bytes += 2 * text.len + sizeof(struct segment_event);
+}
+
+static struct facts facts_of(const struct segment *segment)
+{
+	return (struct facts){segment->lane ? &segment->lane->facts : NULL,
+			      &segment->agent->facts};
+}
+
+/* ---- deriving again ---- */
+
+static void remember_removed(struct model *model, const struct agent *agent,
+			     struct slice channel, struct slice id)
+{
+	struct removed *removed;
+	struct buf lane = {.max = channel.len + 2 * KEY_BYTES + 2};
+
+	if (model->removed_count == model->removed_room) {
+		model->removed_room = model->removed_room ? model->removed_room * 2 : 16;
+		model->removed = mem_grow(model->removed, model->removed_room,
+					  sizeof(*model->removed));
+	}
+	(void)buf_printf(&lane, "%s/", agent->hex);
+	(void)buf_append(&lane, channel);
+	removed = &model->removed[model->removed_count++];
+	removed->lane = mem_dup(buf_slice(&lane));
+	removed->id = mem_dup(id);
+	buf_finish(&lane);
+}
+
+/* Rows that stayed the same are not handed out again; those that are gone are named. */
+static void compare_rows(struct model *model, struct segment *segment, struct fold *old)
+{
+	struct map before;
+	struct map_entry *entry = NULL;
+
+	map_init(&before);
+	for (size_t i = 0; i < old->row_count; i++)
+		(void)map_put(&before, buf_slice(&old->rows[i]->id), old->rows[i]);
+	for (size_t i = 0; i < segment->fold->row_count; i++) {
+		struct row *row = segment->fold->rows[i];
+		const struct row *was = map_take(&before, buf_slice(&row->id));
+
+		if (was)
+			row->hash = was->hash;
+	}
+	while ((entry = map_next(&before, entry)) != NULL) {
+		const struct row *gone = entry->value;
+
+		remember_removed(model, segment->agent, buf_slice(&gone->channel),
+				 map_key(entry));
+	}
+	map_finish(&before);
+}
+
+static void segment_derive(struct model *model, struct segment *segment)
+{
+	const struct slice channel =
+		segment->lane ? buf_slice(&segment->lane->channel) : SLICE("");
+	const struct facts facts = facts_of(segment);
+	struct fold *old = segment->fold;
+
+	segment->fold = fold_create(channel, buf_slice(&segment->tag), segment->has_turn);
+	for (size_t i = 0; i < segment->count; i++) {
+		const struct segment_event *at = &segment->events[i];
+		struct observer_event event;
+
+		/* It was read before; a body is checked when it is taken over. */
+		if (observer_event_parse((struct slice){at->text, at->len}, &event, NULL))
+			fold_event(segment->fold, &event, &at->pos, at->unix_ms, &facts);
+	}
+	segment->ended = epoch_is_over(segment);
+	if (segment->ended)
+		fold_end_epoch(segment->fold);
+	segment->late = false;
+	segment->dirty = true;
+	compare_rows(model, segment, old);
+	fold_destroy(old);
+}
+
+/* ---- live state ---- */
+
+bool lane_is_shown(const struct lane *lane)
+{
+	return lane->spoke || lane->name.len || lane->facts.session.len ||
+	       (lane->facts.crash.len && lane->facts.crash_is_failure);
+}
+
+/* A lane that was shown once stays: a page cannot unsee it. */
+static bool spoke(const struct lane *lane, const struct segment *segment)
+{
+	const struct fold *fold = segment->fold;
+
+	return lane_is_shown(lane) ||
+	       (fold->row_count &&
+		fold->rows[fold->row_count - 1]->type != ROW_LIFECYCLE);
+}
+
+/* A slot's process concerns every lane that it serves. */
+static bool is_of_process(struct slice kind)
+{
+	return slice_starts(kind, SLICE("agent_")) ||
+	       slice_starts(kind, SLICE("circuit_"));
+}
+
+static void touch_lanes(struct agent *agent)
+{
+	struct map_entry *entry = NULL;
+
+	while ((entry = map_next(&agent->lanes, entry)) != NULL)
+		((struct lane *)entry->value)->dirty = true;
+}
+
+/* The channels that a harness serves are lanes from its first word. */
+static void ensure_named_lanes(struct model *model, struct agent *agent)
+{
+	struct slice rest = buf_slice(&agent->facts.channels), item;
+	struct buf channel = {0};
+
+	while (acp_next(&rest, &item)) {
+		struct lane *lane;
+
+		acp_set_text(&channel, acp_get_string(item, "id"), ROW_SHORT_MAX);
+		lane = lane_ensure(model, agent, buf_slice(&channel));
+		if (lane)
+			lane_name(lane);
+	}
+	buf_finish(&channel);
+}
+
+static void count_activity(struct lane *lane, int64_t now_ms)
+{
+	const int64_t bucket = now_ms / ACTIVITY_BUCKET_MS;
+
+	while (lane->activity_at < bucket) {
+		if (bucket - lane->activity_at > ACTIVITY_BUCKETS) {
+			memset(lane->activity, 0, sizeof(lane->activity));
+			lane->activity_at = bucket;
+			break;
+		}
+		lane->activity_at++;
+		lane->activity[lane->activity_at % ACTIVITY_BUCKETS] = 0;
+	}
+	if (lane->activity_at == bucket)
+		lane->activity[bucket % ACTIVITY_BUCKETS]++;
+}
+
+bool lane_runs(const struct lane *lane)
+{
+	const struct segment *current = lane->current;
+
+	if (!current || !current->fold->turn.started || current->fold->turn.ended)
+		return false;
+	return !current->count ||
+	       pos_compare(&current->events[current->count - 1].pos, &lane->idle_at) > 0;
+}
+
+static void lane_point(struct lane *lane, struct segment *segment)
+{
+	struct segment **slots[] = {&lane->newest, &lane->current};
+
+	for (size_t i = 0; i < 2; i++) {
+		struct segment *at = *slots[i];
+
+		if (i == 1 && !segment->has_turn)
+			continue;
+		if (!at || pos_compare(&segment->events[0].pos, &at->events[0].pos) >= 0)
+			*slots[i] = segment;
+	}
+}
+
+static void epoch_seen(struct model *model, struct agent *agent, const char *epoch)
+{
+	struct map_entry *entry = NULL;
+
+	if (!*epoch || strcmp(epoch, agent->epoch) <= 0)
+		return;
+	memcpy(agent->epoch, epoch, sizeof(agent->epoch));
+	agent->dirty = model->dirty = true;
+	while ((entry = map_next(&agent->segments, entry)) != NULL) {
+		struct segment *segment = entry->value;
+
+		if (!segment->ended && epoch_is_over(segment)) {
+			segment->ended = segment->dirty = true;
+			fold_end_epoch(segment->fold);
+		}
+	}
+}
+
+/* ---- events ---- */
+
+static void note_live(struct model *model, struct agent *agent, struct lane *lane,
+		      struct segment *segment, const struct model_event *event)
+{
+	if (lane)
+		count_activity(lane, event->received_ms);
+	if (segment && !segment->late && json_is(event->event->kind, SLICE("acp_read")))
+		card_of_event(model, segment, event->event, event->received_ms);
+	if (json_is(event->event->kind, SLICE("turn_started")))
+		prompt_started(model, acp_get_string(event->event->payload, "requestId"));
+	agent->dirty = true;
+}
+
+static void apply_state(struct model *model, struct agent *agent, struct lane *lane,
+			const struct model_event *event, const struct pos *pos)
+{
+	/* An old picture would undo what was seen since. */
+	if (json_is(event->event->kind, SLICE("feed_state")) && event->live)
+		on_feed_state(model, agent, event->event->payload, pos,
+			      event->received_ms);
+	if (json_is(event->event->kind, SLICE("control_result")))
+		on_control_result(lane, event->event->payload, pos);
+}
+
+/* False if the event is here already. */
+static bool segment_take(struct model *model, struct segment *segment,
+			 const struct model_event *event, const struct pos *pos,
+			 int64_t unix_ms)
+{
+	const size_t at = segment_find(segment, pos);
+	const struct facts facts = facts_of(segment);
+
+	if (at < segment->count && pos_compare(&segment->events[at].pos, pos) == 0)
+		return false;
+	if (segment->sealed && at < segment->count)
+		return false;
+	segment_insert(model, segment, at, pos, unix_ms, event->event->text);
+	segment->used_ms = event->received_ms;
+	segment->dirty = true;
+	if (segment->sealed) {
+		struct segment_event *newest = &segment->events[segment->count - 1];
+
+		fold_event(segment->fold, event->event, pos, unix_ms, &facts);
+		free(newest->text);
+		newest->text = NULL;
+		segment->bytes -= newest->len;
+		model->bytes -= newest->len;
+	} else if (segment->late || segment->ended || epoch_is_over(segment) ||
+		   at + 1 < segment->count)
+		segment->late = true;
+	else
+		fold_event(segment->fold, event->event, pos, unix_ms, &facts);
+	return true;
+}
+
+bool model_apply(struct model *model, const struct model_event *event)
+{
+	struct agent *agent = agent_ensure(model, event->agent);
+	struct buf channel = {0}, turn = {0};
+	struct segment *segment = NULL;
+	struct lane *lane = NULL;
+	int64_t unix_ms;
+	struct pos pos;
+	bool taken = false;
+
+	if (!agent || !model_place(event->epoch, event->event, &pos, &unix_ms))
+		return false;
+	if (!*event->epoch)
+		agent->foreign = true;
+	epoch_seen(model, agent, event->epoch);
+	acp_set_text(&channel, event->event->channel_id, ROW_SHORT_MAX);
+	acp_set_text(&turn, event->event->turn_id, ROW_SHORT_MAX);
+	if (channel.len)
+		lane = lane_ensure(model, agent, buf_slice(&channel));
+	if (fold_ignores(event->event->kind)) {
+		apply_state(model, agent, lane, event, &pos);
+		taken = true;
+	} else if (lane || !channel.len) {
+		segment = segment_ensure(model, agent, lane, event, &pos,
+					 turn.len ? buf_slice(&turn) : SLICE_EMPTY);
+		taken = segment && segment_take(model, segment, event, &pos, unix_ms);
+	}
+	if (taken && lane && unix_ms > lane->last_ms)
+		lane->last_ms = unix_ms;
+	if (taken && lane && segment) {
+		lane_point(lane, segment);
+		lane->spoke = spoke(lane, segment);
+	}
+	if (taken && json_is(event->event->kind, SLICE("harness_started")))
+		ensure_named_lanes(model, agent);
+	if (taken && is_of_process(event->event->kind))
+		touch_lanes(agent);
+	if (taken && event->live)
+		note_live(model, agent, lane, segment, event);
+	if (lane)
+		lane->dirty = true;
+	model->dirty = true;
+	buf_finish(&channel);
+	buf_finish(&turn);
+	return taken;
+}
+
+static void lane_note_aim(struct lane *lane)
+{
+	const struct row *prompt;
+
+	if (!lane->current)
+		return;
+	prompt = fold_newest(lane->current->fold, ROW_PROMPT);
+	if (!prompt || !fact_wins(&lane->aim_at, &prompt->pos))
+		return;
+	text_copy(&lane->aim,
+		  slice_sub(buf_slice(&prompt->text), 0,
+			    utf8_floor(buf_slice(&prompt->text), ROW_SHORT_MAX)));
+}
+
+/* ---- memory ---- */
+
+static bool segment_is_needed(const struct model *model, const struct segment *segment)
+{
+	const struct map_entry *entry = NULL;
+
+	if (!segment->lane && !epoch_is_over(segment))
+		return true;
+	if (segment->lane &&
+	    (segment->lane->current == segment || segment->lane->newest == segment))
+		return true;
+	while ((entry = map_next(&model->cards, entry)) != NULL)
+		if (((const struct card *)entry->value)->segment == segment)
+			return true;
+	return false;
+}
+
+static struct map_entry *oldest_idle(const struct model *model, struct agent **agent_out)
+{
+	const struct map_entry *at = NULL;
+	struct map_entry *oldest = NULL;
+
+	while ((at = map_next(&model->agents, at)) != NULL) {
+		struct agent *agent = at->value;
+		struct map_entry *entry = NULL;
+
+		while ((entry = map_next(&agent->segments, entry)) != NULL) {
+			const struct segment *segment = entry->value;
+
+			if (oldest && ((const struct segment *)oldest->value)->used_ms <=
+					      segment->used_ms)
+				continue;
+			if (segment_is_needed(model, segment))
+				continue;
+			oldest = entry;
+			*agent_out = agent;
+		}
+	}
+	return oldest;
+}
+
+static void raise_floor(struct pos *floor, const struct pos *pos)
+{
+	if (pos_compare(pos, floor) > 0)
+		*floor = *pos;
+}
+
+/* One turn fills the memory: first the texts of its events go, with which it could be
+ * derived again, then its older rows, half of them at a time. */
+static void shrink(struct model *model, struct segment *segment)
+{
+	struct pos *floor =
+		segment->lane ? &segment->lane->floor : &segment->agent->floor;
+	size_t freed = 0;
+	struct pos last;
+
+	if (!segment->sealed) {
+		segment->sealed = true;
+		for (size_t i = 0; i < segment->count; i++) {
+			freed += segment->events[i].len;
+			free(segment->events[i].text);
+			segment->events[i].text = NULL;
+		}
+	} else {
+		last = fold_shed(segment->fold);
+		raise_floor(floor, &last);
+		freed = segment->bytes / 2;
+	}
+	segment->bytes -= freed;
+	model->bytes -= freed;
+}
+
+static struct segment *largest(const struct model *model)
+{
+	const struct map_entry *at = NULL;
+	struct segment *found = NULL;
+
+	while ((at = map_next(&model->agents, at)) != NULL) {
+		const struct agent *agent = at->value;
+		const struct map_entry *entry = NULL;
+
+		while ((entry = map_next(&agent->segments, entry)) != NULL) {
+			struct segment *segment = entry->value;
+
+			if (!found || segment->bytes > found->bytes)
+				found = segment;
+		}
+	}
+	return found;
+}
+
+static void evict(struct model *model)
+{
+	struct agent *agent = NULL;
+	struct map_entry *entry;
+
+	while (model->bytes > MODEL_BYTES_MAX &&
+	       (entry = oldest_idle(model, &agent)) != NULL) {
+		struct segment *segment = map_take(&agent->segments, map_key(entry));
+
+		if (segment->count)
+			raise_floor(segment->lane ? &segment->lane->floor : &agent->floor,
+				    &segment->events[segment->count - 1].pos);
+		model->bytes -= segment->bytes + sizeof(*segment);
+		segment_destroy(segment);
+	}
+	for (struct segment *segment; model->bytes > MODEL_BYTES_MAX &&
+				      (segment = largest(model)) != NULL &&
+				      segment->bytes;)
+		shrink(model, segment);
+}
+
+void model_set_floor(struct model *model, const uint8_t *key, struct slice channel,
+		     const struct pos *pos)
+{
+	struct agent *agent = agent_ensure(model, key);
+	struct lane *lane;
+
+	if (!agent)
+		return;
+	lane = lane_ensure(model, agent, channel);
+	raise_floor(lane ? &lane->floor : &agent->floor, pos);
+}
+
+static bool agent_is_online(const struct agent *agent, int64_t now_ms)
+{
+	const struct agent_facts *facts = &agent->facts;
+
+	return agent->seen_ms && now_ms - agent->seen_ms < MODEL_ONLINE_MS &&
+	       (!*facts->stopped_at.epoch ||
+		pos_compare(&facts->stopped_at, &facts->info_at) < 0);
+}
+
+/* Where that changed all its lanes look different. */
+static void agent_set_online(struct agent *agent, int64_t now_ms)
+{
+	const bool online = agent_is_online(agent, now_ms);
+
+	if (online == agent->online)
+		return;
+	agent->online = online;
+	agent->dirty = true;
+	touch_lanes(agent);
+}
+
+void model_settle(struct model *model, int64_t now_ms)
+{
+	const struct map_entry *at = NULL;
+
+	while ((at = map_next(&model->agents, at)) != NULL) {
+		struct agent *agent = at->value;
+		struct map_entry *entry = NULL;
+
+		agent_set_online(agent, now_ms);
+		while ((entry = map_next(&agent->segments, entry)) != NULL) {
+			struct segment *segment = entry->value;
+
+			if (segment->late)
+				segment_derive(model, segment);
+		}
+		entry = NULL;
+		while ((entry = map_next(&agent->lanes, entry)) != NULL) {
+			struct lane *lane = entry->value;
+
+			if (!lane->dirty)
+				continue;
+			lane_note_aim(lane);
+			lane_name(lane);
+		}
+	}
+	cards_follow(model, now_ms);
+	evict(model);
+}
+
+void model_heard(struct model *model, const uint8_t *key, int64_t now_ms)
+{
+	struct agent *agent = agent_ensure(model, key);
+
+	if (!agent)
+		return;
+	if (now_ms > agent->seen_ms)
+		agent->seen_ms = now_ms;
+	if (!agent->missing)
+		agent->complete_ms = agent->seen_ms;
+	agent->dirty = model->dirty = true;
+}
+
+static void tick_lanes(struct model *model, struct agent *agent, int64_t now_ms)
+{
+	struct map_entry *entry = NULL;
+
+	while ((entry = map_next(&agent->lanes, entry)) != NULL) {
+		struct lane *lane = entry->value;
+		bool active = false;
+
+		for (size_t i = 0; i < ACTIVITY_BUCKETS; i++)
+			active = active || lane->activity[i];
+		/* A sparkline moves on while there is something in it. */
+		if (active && lane->activity_at < now_ms / ACTIVITY_BUCKET_MS) {
+			const int64_t bucket = now_ms / ACTIVITY_BUCKET_MS;
+
+			count_activity(lane, now_ms);
+			lane->activity[bucket % ACTIVITY_BUCKETS]--;
+			lane->dirty = true;
+		}
+		model->dirty = model->dirty || lane->dirty;
+	}
+}
+
+void model_tick(struct model *model, int64_t now_ms)
+{
+	const struct map_entry *at = NULL;
+
+	while ((at = map_next(&model->agents, at)) != NULL) {
+		struct agent *agent = at->value;
+
+		agent_set_online(agent, now_ms);
+		tick_lanes(model, agent, now_ms);
+		model->dirty = model->dirty || agent->dirty;
+	}
+	tick_cards(model, now_ms);
+	tick_controls(model, now_ms);
+}
+
+void model_set_body(struct model *model, const uint8_t *key, const char *epoch,
+		    uint64_t seq, struct slice text)
+{
+	struct agent *agent = map_get(&model->agents, key_slice(key));
+	struct observer_event event;
+	struct map_entry *entry = NULL;
+	struct pos pos = {.seq = seq};
+
+	if (!agent || !observer_event_parse(text, &event, NULL) || event.seq != seq)
+		return;
+	memcpy(pos.epoch, epoch, strlen(epoch) + 1);
+	while ((entry = map_next(&agent->segments, entry)) != NULL) {
+		struct segment *segment = entry->value;
+		const size_t at = segment_find(segment, &pos);
+		const struct map_entry *card = NULL;
+
+		if (at == segment->count ||
+		    pos_compare(&segment->events[at].pos, &pos) != 0)
+			continue;
+		model->bytes += 2 * text.len;
+		segment->bytes += 2 * text.len;
+		free(segment->events[at].text);
+		segment->events[at].text = mem_dup(text);
+		segment->events[at].len = text.len;
+		segment_derive(model, segment);
+		while ((card = map_next(&model->cards, card)) != NULL) {
+			struct card *waiting = card->value;
+			const struct row *row = fold_permission(
+				segment->fold, buf_slice(&waiting->nonce));
+
+			if (waiting->segment == segment && row &&
+			    pos_compare(&row->pos, &pos) == 0)
+				waiting->body_ready = waiting->dirty = true;
+		}
+		model->dirty = true;
+	}
+}
+
+static bool gap_stays(const struct gap *gap, const struct model_gap *gaps, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (gaps[i].range.first == gap->range.first &&
+		    strcmp(gaps[i].epoch, gap->pos.epoch) == 0)
+			return true;
+	return false;
+}
+
+static void remove_gap(struct model *model, struct agent *agent, const struct gap *gap)
+{
+	const struct map_entry *entry = NULL;
+	struct buf id = {.max = 64};
+
+	gap_id(gap, &id);
+	while ((entry = map_next(&agent->lanes, entry)) != NULL)
+		remember_removed(model, agent, map_key(entry), buf_slice(&id));
+	buf_finish(&id);
+}
+
+void model_set_gaps(struct model *model, const uint8_t *key, const struct model_gap *gaps,
+		    size_t count, uint64_t missing)
+{
+	struct agent *agent = agent_ensure(model, key);
+
+	if (!agent)
+		return;
+	for (size_t i = 0; i < agent->gap_count; i++)
+		if (!gap_stays(&agent->gaps[i], gaps, count))
+			remove_gap(model, agent, &agent->gaps[i]);
+	free(agent->gaps);
+	agent->gaps = mem_array(count + 1, sizeof(*agent->gaps));
+	agent->gap_count = count;
+	for (size_t i = 0; i < count; i++) {
+		agent->gaps[i].range = gaps[i].range;
+		agent->gaps[i].state = gaps[i].state;
+		agent->gaps[i].t = gaps[i].t;
+		agent->gaps[i].pos.seq = gaps[i].seq;
+		memcpy(agent->gaps[i].pos.epoch, gaps[i].epoch,
+		       strlen(gaps[i].epoch) + 1);
+	}
+	agent->missing = missing;
+	if (!missing)
+		agent->complete_ms = agent->seen_ms;
+	agent->dirty = agent->gaps_dirty = model->dirty = true;
+}
+
+/* ---- questions ---- */
+
+struct model_agent model_agent(const struct model *model, const uint8_t *key)
+{
+	const struct agent *agent = map_get(&model->agents, key_slice(key));
+
+	if (!agent)
+		return (struct model_agent){false, false, false, ""};
+	return (struct model_agent){true, agent->online, agent->foreign && !*agent->epoch,
+				    agent->epoch};
+}

@@ -1,0 +1,633 @@
+#include "observer/observer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+#include "observer/archive.h"
+#include "observer/attested.h"
+#include "observer/controls.h"
+#include "observer/http/api.h"
+#include "observer/http/http.h"
+#include "observer/http/hub.h"
+#include "observer/ingest.h"
+#include "observer/model.h"
+#include "observer/token.h"
+#include "observer/words.h"
+#include "wire/base/mem.h"
+#include "wire/host/keyfile.h"
+#include "wire/host/log.h"
+#include "wire/host/loop.h"
+#include "wire/host/options.h"
+#include "wire/host/paths.h"
+#include "wire/host/port.h"
+#include "wire/link/link.h"
+#include "wire/nostr/json.h"
+#include "wire/nostr/nip19.h"
+
+#define TICK_MS 1000
+
+struct config {
+	const char *relay, *listen, *log_level;
+	int64_t ready_fd;
+	char host[64];
+	uint16_t port;
+};
+
+struct observer {
+	const struct config *config;
+	struct loop *loop;
+	struct keypair *owner;
+	struct buf npub, words;
+	char token[TOKEN_LEN + 1];
+	int lock_fd;
+	struct archive *archive;
+	struct ingest *ingest;
+	struct model *model;
+	struct controls *controls;
+	struct link *link;
+	struct hub *hub;
+	struct api *api;
+	struct http_server *http;
+	struct timer *tick;
+	enum link_state link_state;
+	char link_reason[200];
+	int64_t retry_at_ms; /* Unix ms; 0: none */
+	bool caught_up;      /* what the relay kept has been served */
+};
+
+/* ---- frames ---- */
+
+static void on_frame(void *ctx, const struct ingest_frame *in)
+{
+	struct observer *observer = ctx;
+	const struct frame *frame = in->frame;
+	const int64_t now = loop_unix_ms();
+	bool taken = frame->has_epoch;
+
+	/* What the relay kept was sent some time ago; what comes now is a sign of life.
+	 */
+	model_heard(observer->model, in->agent,
+		    observer->caught_up || in->created_ms > now ? now : in->created_ms);
+	for (size_t i = 0; i < frame->event_count; i++) {
+		const struct model_event event = {
+			.agent = in->agent,
+			.epoch = frame->has_epoch ? frame->epoch : "",
+			.event = &frame->events[i],
+			.received_ms = now,
+			.live = in->live,
+		};
+
+		if (in->live || !json_is(event.event->kind, SLICE("feed_state")))
+			controls_on_event(observer->controls, in->agent, event.event,
+					  now);
+		taken = model_apply(observer->model, &event) || taken;
+	}
+	/* A feed without numbers may be served again: then nothing of it was new. */
+	if (taken)
+		archive_store(observer->archive, in->agent,
+			      frame->has_epoch ? frame->epoch : "",
+			      frame->has_epoch ? frame->number : 0, now, in->plaintext);
+	model_settle(observer->model, now);
+	hub_touch(observer->hub);
+}
+
+static int64_t on_stranger(void *ctx, const uint8_t *author)
+{
+	struct observer *observer = ctx;
+	const int64_t until =
+		attested_until(observer->loop->crypto, observer->owner, author);
+	struct buf npub = {.max = 80};
+
+	if (until > loop_unix_ms() / 1000)
+		return until;
+	(void)nip19_encode(NIP19_NPUB, author, &npub);
+	log_info("ingest",
+		 "%s is not attested by this owner: to accept it, run `perch attest %s`",
+		 buf_text(&npub), buf_text(&npub));
+	buf_finish(&npub);
+	return 0;
+}
+
+static void on_gone(void *ctx, const uint8_t *agent, const char *epoch,
+		    struct frame_range range)
+{
+	struct observer *observer = ctx;
+
+	log_warn("ingest", "frames %llu to %llu of epoch %s are gone for good",
+		 (unsigned long long)range.first, (unsigned long long)range.last, epoch);
+	archive_store_gone(observer->archive, agent, epoch, range);
+}
+
+static void on_body(void *ctx, const uint8_t *agent, const char *epoch, uint64_t seq,
+		    struct slice text)
+{
+	struct observer *observer = ctx;
+
+	if (!json_check(text, NULL, NULL)) {
+		log_warn("body", "event %llu came together broken",
+			 (unsigned long long)seq);
+		return;
+	}
+	model_set_body(observer->model, agent, epoch, seq, text);
+	archive_store_body(observer->archive, agent, epoch, seq, text);
+	hub_touch(observer->hub);
+}
+
+/* ---- the relay ---- */
+
+static void on_link_state(void *ctx, enum link_state state, const char *reason,
+			  uint64_t retry_ms)
+{
+	struct observer *observer = ctx;
+
+	observer->link_state = state;
+	observer->retry_at_ms = 0;
+	if (state == LINK_DOWN && retry_ms)
+		observer->retry_at_ms = loop_unix_ms() + (int64_t)retry_ms;
+	if (state != LINK_CONNECTING || *reason)
+		(void)snprintf(observer->link_reason, sizeof(observer->link_reason), "%s",
+			       reason);
+	if (state != LINK_READY)
+		observer->caught_up = false;
+	if (state == LINK_READY) {
+		log_info("relay", "%s: connected", observer->config->relay);
+		controls_on_ready(observer->controls, loop_unix_ms());
+	} else if (state == LINK_DOWN) {
+		log_warn("relay", "%s: %s", observer->config->relay, reason);
+	}
+	hub_touch(observer->hub);
+}
+
+static void on_link_event(void *ctx, struct slice sub_id, struct slice event)
+{
+	struct observer *observer = ctx;
+
+	(void)sub_id;
+	ingest_event(observer->ingest, event, loop_unix_ms());
+}
+
+static void on_link_ok(void *ctx, const uint8_t id[32], bool accepted, struct slice text)
+{
+	struct observer *observer = ctx;
+	char quoted[LOG_QUOTE_BYTES];
+
+	const bool asked =
+		controls_on_ok(observer->controls, id, accepted, text, loop_unix_ms());
+
+	/* A feed_sync to an agent that is not there is nothing to worry about. */
+	if (!accepted && asked)
+		log_warn("relay", "refused a control: %s", log_quote(text, quoted));
+	else if (!accepted)
+		log_debug("relay", "refused a feed_sync: %s", log_quote(text, quoted));
+	hub_touch(observer->hub);
+}
+
+static void on_link_eose(void *ctx, struct slice sub_id)
+{
+	struct observer *observer = ctx;
+
+	(void)sub_id;
+	observer->caught_up = true;
+}
+
+static void on_link_closed(void *ctx, struct slice sub_id, struct slice text)
+{
+	struct observer *observer = ctx;
+	char quoted[LOG_QUOTE_BYTES];
+
+	(void)sub_id;
+	log_warn("relay", "ended our subscription: %s", log_quote(text, quoted));
+	(void)snprintf(observer->link_reason, sizeof(observer->link_reason),
+		       "subscription ended: %.*s",
+		       (int)utf8_floor(text, sizeof(observer->link_reason) - 24),
+		       text.ptr);
+	link_reset(observer->link, observer->link_reason);
+}
+
+static const struct link_events link_events = {
+	.on_state = on_link_state,
+	.on_event = on_link_event,
+	.on_ok = on_link_ok,
+	.on_eose = on_link_eose,
+	.on_closed = on_link_closed,
+};
+
+static bool publish(void *ctx, struct slice event)
+{
+	struct observer *observer = ctx;
+
+	return observer->link && link_publish(observer->link, event);
+}
+
+/* ---- what the broker asks of us ---- */
+
+static void write_health(void *ctx, struct buf *out)
+{
+	static const char *const names[] = {"down", "connecting", "ready"};
+	const struct observer *observer = ctx;
+	const int64_t rtt = observer->link ? link_rtt_ms(observer->link) : -1;
+
+	(void)buf_lit(out, "\"health\":{\"relay\":{");
+	json_write_member_string(out, SLICE("state"),
+				 slice_of(names[observer->link_state]));
+	json_write_member_string(out, SLICE("url"), slice_of(observer->config->relay));
+	if (rtt >= 0)
+		json_write_member_int(out, SLICE("rttMs"), rtt);
+	json_write_member_string(out, SLICE("reason"), slice_of(observer->link_reason));
+	if (observer->retry_at_ms)
+		json_write_member_int(out, SLICE("retryAtMs"), observer->retry_at_ms);
+	(void)buf_lit(out, "}");
+	model_write_health(observer->model, out);
+	(void)buf_lit(out, "}");
+}
+
+static void write_owner(void *ctx, struct buf *out)
+{
+	const struct observer *observer = ctx;
+
+	(void)buf_lit(out, "\"owner\":{");
+	json_write_member_string(out, SLICE("npub"), buf_slice(&observer->npub));
+	json_write_member_string(out, SLICE("words"), buf_slice(&observer->words));
+	(void)buf_lit(out, "}");
+}
+
+static const char *rotate(void *ctx)
+{
+	struct observer *observer = ctx;
+	struct err err;
+
+	if (!token_rotate(observer->token, &err))
+		log_warn("broker", "the token stays: %s", err.text);
+	return observer->token;
+}
+
+static void write_url(void *ctx, struct buf *out)
+{
+	const struct observer *observer = ctx;
+	const bool v6 = strchr(observer->config->host, ':') != NULL;
+
+	(void)buf_printf(out, "{\"url\":\"http://%s%s%s:%u/#%s\"}", v6 ? "[" : "",
+			 observer->config->host, v6 ? "]" : "",
+			 http_server_port(observer->http), observer->token);
+}
+
+/* ---- the archive's memory ---- */
+
+static void on_load_number(void *ctx, const uint8_t *agent, const char *epoch,
+			   uint64_t number)
+{
+	struct observer *observer = ctx;
+
+	ingest_known(observer->ingest, agent, epoch, number);
+}
+
+static void on_load_gone(void *ctx, const uint8_t *agent, const char *epoch,
+			 struct frame_range range)
+{
+	struct observer *observer = ctx;
+
+	ingest_known_gone(observer->ingest, agent, epoch, range);
+}
+
+static void on_load_event(void *ctx, const uint8_t *agent, const char *epoch,
+			  struct slice text, int64_t received_ms)
+{
+	struct observer *observer = ctx;
+	struct observer_event event;
+	const struct model_event in = {.agent = agent,
+				       .epoch = epoch,
+				       .event = &event,
+				       .received_ms = received_ms};
+
+	if (observer_event_parse(text, &event, NULL))
+		(void)model_apply(observer->model, &in);
+}
+
+static void on_load_floor(void *ctx, const uint8_t *agent, struct slice channel,
+			  const struct pos *pos)
+{
+	struct observer *observer = ctx;
+
+	model_set_floor(observer->model, agent, channel, pos);
+}
+
+static const struct archive_loader loader = {
+	.on_number = on_load_number,
+	.on_gone = on_load_gone,
+	.on_event = on_load_event,
+	.on_floor = on_load_floor,
+};
+
+/* ---- time ---- */
+
+static void on_tick(void *ctx)
+{
+	struct observer *observer = ctx;
+	const int64_t now = loop_unix_ms();
+
+	model_tick(observer->model, now);
+	controls_tick(observer->controls, now);
+	if (model_changed(observer->model))
+		hub_touch(observer->hub);
+	timer_start(observer->tick, TICK_MS);
+}
+
+static void on_signal(void *ctx, int signal)
+{
+	struct observer *observer = ctx;
+
+	log_info("observer", "stopping on signal %d", signal);
+	loop_quit(observer->loop);
+}
+
+/* ---- start and stop ---- */
+
+static bool open_owner(struct observer *observer, struct err *err)
+{
+	bool made;
+
+	if (!keyfile_ensure(observer->loop->crypto, SLICE("owner"), &observer->owner,
+			    &made, err))
+		return false;
+	observer->npub.max = 80;
+	observer->words.max = 256;
+	(void)nip19_encode(NIP19_NPUB, keypair_public(observer->owner), &observer->npub);
+	words_write(keypair_public(observer->owner), &observer->words);
+	log_info("observer", "owner %s (%s)%s", buf_text(&observer->npub),
+		 buf_text(&observer->words), made ? ", made now" : "");
+	return true;
+}
+
+static bool open_archive(struct observer *observer, struct err *err)
+{
+	struct buf path = {.max = 4096}, lock = {.max = 4096}, folder = {.max = 4096};
+	struct err refused;
+	long pid = 0;
+	bool ok = false;
+
+	if (!paths_data(SLICE(""), &folder, err) || !paths_make(buf_text(&folder), err) ||
+	    !paths_data(SLICE("archive.db"), &path, err) ||
+	    !paths_data(SLICE("archive.lock"), &lock, err))
+		goto out;
+	observer->lock_fd = paths_lock(buf_text(&lock), &pid, &refused);
+	if (observer->lock_fd < 0) {
+		if (refused.code == ERR_REFUSED)
+			(void)err_set(err, ERR_REFUSED,
+				      "another observer (pid %ld) has this archive: stop "
+				      "it, or "
+				      "use it with `perch open`",
+				      pid);
+		else
+			*err = refused;
+		goto out;
+	}
+	observer->archive = archive_open(buf_text(&path), err);
+	ok = observer->archive != NULL &&
+	     archive_load(observer->archive, &loader, observer, err) &&
+	     archive_start(observer->archive, observer->loop, err);
+	if (ok)
+		model_settle(observer->model, loop_unix_ms());
+out:
+	buf_finish(&path);
+	buf_finish(&lock);
+	buf_finish(&folder);
+	return ok;
+}
+
+static bool open_broker(struct observer *observer, struct err *err)
+{
+	const struct hub_options hub = {
+		.loop = observer->loop,
+		.model = observer->model,
+		.write_health = write_health,
+		.write_owner = write_owner,
+		.ctx = observer,
+	};
+	struct api_options api = {
+		.model = observer->model,
+		.archive = observer->archive,
+		.controls = observer->controls,
+		.token = observer->token,
+		.host = observer->config->host,
+		.rotate = rotate,
+		.write_url = write_url,
+		.ctx = observer,
+	};
+	struct http_server_options http = {
+		.host = observer->config->host,
+		.port = observer->config->port,
+		.on_request = api_on_request,
+	};
+	struct buf path = {.max = 4096}, folder = {.max = 4096};
+	bool ok = false;
+
+	if (!token_ensure(observer->token, err) || !paths_run(SLICE(""), &folder, err) ||
+	    !paths_make(buf_text(&folder), err) ||
+	    !paths_run(SLICE("observer.sock"), &path, err))
+		goto out;
+	observer->hub = hub_create(&hub);
+	api.hub = observer->hub;
+	observer->api = api_create(&api);
+	http.ctx = observer->api;
+	http.unix_path = buf_text(&path);
+	observer->http = http_server_create(observer->loop, &http, err);
+	if (!observer->http)
+		goto out;
+	api_set_port(observer->api, http_server_port(observer->http));
+	ok = true;
+out:
+	buf_finish(&path);
+	buf_finish(&folder);
+	return ok;
+}
+
+static bool open_link(struct observer *observer, struct err *err)
+{
+	const struct link_options options = {
+		.url = observer->config->relay,
+		.keypair = observer->owner,
+		.events = &link_events,
+		.ctx = observer,
+	};
+	struct buf filter = {.max = 256};
+
+	observer->link = link_create(observer->loop, &options, err);
+	if (!observer->link)
+		return false;
+	(void)buf_lit(&filter, "{\"kinds\":[24200],\"#p\":[\"");
+	(void)buf_append_hex(&filter, keypair_public(observer->owner), KEY_BYTES);
+	(void)buf_lit(&filter, "\"],\"since\":$now-300}");
+	link_subscribe(observer->link, SLICE("frames"), buf_slice(&filter));
+	buf_finish(&filter);
+	return true;
+}
+
+static void say_ready(const struct observer *observer)
+{
+	const int fd = (int)observer->config->ready_fd;
+
+	log_info("observer", "serving the page on %s port %u", observer->config->host,
+		 http_server_port(observer->http));
+	if (fd < 0)
+		return;
+	(void)dprintf(fd, "%u %s\n", http_server_port(observer->http), observer->token);
+	(void)close(fd);
+}
+
+static bool observer_start(struct observer *observer, struct err *err)
+{
+	struct ingest_options ingest = {
+		.on_frame = on_frame,
+		.on_stranger = on_stranger,
+		.on_gone = on_gone,
+		.ctx = observer,
+	};
+	struct controls_options controls = {
+		.publish = publish,
+		.on_body = on_body,
+		.random = loop_random,
+		.ctx = observer,
+	};
+
+	observer->loop = loop_create(err);
+	if (!observer->loop || !open_owner(observer, err))
+		return false;
+	ingest.crypto = controls.crypto = observer->loop->crypto;
+	ingest.owner = controls.owner = observer->owner;
+	observer->model = model_create();
+	observer->ingest = ingest_create(&ingest);
+	controls.ingest = observer->ingest;
+	controls.model = observer->model;
+	observer->controls = controls_create(&controls);
+	if (!open_archive(observer, err) || !open_broker(observer, err) ||
+	    !open_link(observer, err))
+		return false;
+	loop_on_signal(observer->loop, on_signal, observer);
+	observer->tick = timer_create_on(observer->loop, on_tick, observer);
+	timer_start(observer->tick, TICK_MS);
+	say_ready(observer);
+	return true;
+}
+
+/* What lives on the loop goes before it, what it may still call back after it. */
+static void observer_stop(struct observer *observer)
+{
+	timer_destroy(observer->tick);
+	link_destroy(observer->link);
+	observer->link = NULL;
+	archive_close(observer->archive);
+	http_server_stop(observer->http);
+	if (observer->hub)
+		hub_stop(observer->hub);
+	if (observer->loop) {
+		controls_destroy(observer->controls);
+		ingest_destroy(observer->ingest);
+		loop_destroy(observer->loop);
+	}
+	http_server_destroy(observer->http);
+	api_destroy(observer->api);
+	hub_destroy(observer->hub);
+	model_destroy(observer->model);
+	keypair_destroy(observer->owner);
+	if (observer->lock_fd >= 0)
+		(void)close(observer->lock_fd);
+	sodium_memzero(observer->token, sizeof(observer->token));
+	buf_finish(&observer->npub);
+	buf_finish(&observer->words);
+}
+
+static bool read_config(struct config *config, struct err *err)
+{
+	enum log_level level;
+
+	if (!log_parse_level(config->log_level, &level, err) ||
+	    !options_host_port(config->listen, config->host, &config->port, err))
+		return false;
+	if (!host_is_loopback(config->host))
+		return err_set(
+			err, ERR_REFUSED,
+			"--listen %s is not a loopback address: the page has no TLS yet, "
+			"so its token would travel in the clear; use an ssh tunnel "
+			"(ssh -L 7777:127.0.0.1:7777 HOST)",
+			config->listen);
+	if (strcmp(config->host, "localhost") == 0) /* listening wants an address */
+		(void)snprintf(config->host, sizeof(config->host), "127.0.0.1");
+	log_set_level(level);
+	return true;
+}
+
+int observer_main(int argc, char *argv[])
+{
+	struct config config = {.relay = "ws://127.0.0.1:7447",
+				.listen = "127.0.0.1:7777",
+				.log_level = "info",
+				.ready_fd = -1};
+	const struct option_spec specs[] = {
+		{.name = "relay",
+		 .type = OPTION_TEXT,
+		 .value = &config.relay,
+		 .argument = "URL",
+		 .help = "relay to listen to (ws://127.0.0.1:7447)"},
+		{.name = "listen",
+		 .type = OPTION_TEXT,
+		 .value = &config.listen,
+		 .argument = "HOST:PORT",
+		 .help = "where to serve the page (127.0.0.1:7777); port 0 chooses one"},
+		{.name = "log-level",
+		 .type = OPTION_TEXT,
+		 .value = &config.log_level,
+		 .argument = "LEVEL",
+		 .help = "error, warn, info or debug (info)"},
+		{.name = "ready-fd",
+		 .type = OPTION_INT,
+		 .value = &config.ready_fd,
+		 .min = -1,
+		 .max = 65535,
+		 .argument = "N",
+		 .help = "write \"PORT TOKEN\" to this descriptor when ready",
+		 .no_env = true},
+		{.name = NULL},
+	};
+	const struct options_spec spec = {
+		.command = "perch observer",
+		.usage = "[OPTIONS]",
+		.summary = "Opens the frames of your agents, keeps them, and serves the "
+			   "page "
+			   "that shows and steers them.",
+		.example = "  perch observer --relay wss://relay.example\n",
+		.options = specs,
+	};
+	struct observer observer = {.config = &config, .lock_fd = -1};
+	struct options *options = NULL;
+	struct err err = {.code = ERR_NONE};
+	char **args;
+	int arg_count;
+	bool ok = false;
+
+	switch (options_parse(&spec, argc, argv, &options, &args, &arg_count)) {
+	case OPTIONS_OK:
+		break;
+	case OPTIONS_EXIT_OK:
+		options_destroy(options);
+		return EXIT_SUCCESS;
+	case OPTIONS_EXIT_USAGE:
+		options_destroy(options);
+		return 2;
+	}
+	keyfile_guard_process();
+	if (!read_config(&config, &err))
+		goto out;
+	ok = observer_start(&observer, &err);
+	if (ok)
+		loop_run(observer.loop);
+out:
+	if (!ok)
+		log_error("observer", "%s", err.text);
+	observer_stop(&observer);
+	options_destroy(options);
+	return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,386 @@
+/* One agent in one channel: the others at the left, its transcript, what is true now. */
+
+import { useEffect, useRef } from "preact/hooks";
+import { effect, untracked } from "@preact/signals";
+import { clockTime, Tick } from "./clock";
+import { Composer } from "./composer";
+import { Since } from "./fleet";
+import { exact, readable } from "./plain";
+import { Counts, shape, State } from "./parts";
+import { rowsOf, showRows } from "./rows";
+import { routeTo } from "./session";
+import { agentOf, channelOf, known, laneOrder, lanes, nameOf } from "./store";
+import { Transcript, type View, viewOf } from "./transcript";
+import type { Lane } from "./types";
+import { age, money, running, tokens } from "./words";
+
+/* How far back a link to one row is looked for, in pages. */
+const FIND_PAGES = 10;
+
+function Others({ current }: { current: string }) {
+	return (
+		<nav class="others" aria-label="Agents">
+			{laneOrder.value.map((id) => (
+				<Other key={id} id={id} current={id === current} />
+			))}
+		</nav>
+	);
+}
+
+function Other({ id, current }: { id: string; current: boolean }) {
+	const lane = lanes.get(id);
+	if (!lane) return null;
+	return (
+		<a href={routeTo(id)} aria-current={current || undefined}>
+			<State of={lane.state} />
+			<b>{exact(nameOf(agentOf(lane), lane.agent))}</b>
+			<span class="where">{exact(channelOf(lane))}</span>
+			<time>
+				<Since lane={lane} short />
+			</time>
+		</a>
+	);
+}
+
+function StateWords({ lane }: { lane: Lane }) {
+	const words = {
+		"needs-you": "waiting for you",
+		working: "working",
+		stalled: lane.stalled ? `stalled: ${lane.stalled}` : "stalled",
+		failed: "failed",
+		finished: "finished",
+		idle: "idle",
+		offline: "offline",
+	}[lane.state];
+	return (
+		<span class="state desk" data-state={shape(lane.state)} role="status">
+			{readable(words)}{" "}
+			{lane.state === "offline" ? null : (
+				<time aria-hidden="true">
+					<Since lane={lane} short />
+				</time>
+			)}
+		</span>
+	);
+}
+
+/* A share of a whole, set on the element: the page has no inline styles. */
+function Share({
+	of,
+	name,
+	children,
+	...rest
+}: {
+	of: number;
+	name: "span" | "div";
+	children?: never;
+	class?: string;
+	role?: "img";
+	"data-time"?: string;
+	"aria-label"?: string;
+}) {
+	const element = useRef<HTMLElement>(null);
+	useEffect(() => element.current?.style.setProperty("--share", String(of)), [of]);
+	return name === "span" ? (
+		<span ref={element as never} {...rest} />
+	) : (
+		<div ref={element as never} {...rest} />
+	);
+}
+
+const KINDS = [
+	["model", "Model"],
+	["tool", "Tools"],
+	["you", "You"],
+	["idle", "Idle"],
+] as const;
+
+function TurnTimes({ lane }: { lane: Lane }) {
+	const { turn } = lane;
+	if (!turn) return null;
+	const times = turn.timeMs ?? {};
+	const all = KINDS.reduce((sum, [key]) => sum + (times[key] ?? 0), 0);
+	const shown = KINDS.filter(([key]) => key !== "idle" || (times.idle ?? 0) > 0);
+	return (
+		<section>
+			<h2>
+				{turn.state === "running" ? "This turn" : "Last turn"}{" "}
+				<span class="number">
+					{turn.startedMs ? (
+						<>
+							since {clockTime(turn.startedMs)}
+							{turn.state === "running" ? (
+								<>
+									,{" "}
+									<Tick text={(ms) => running(ms - turn.startedMs!)} />
+								</>
+							) : (
+								""
+							)}
+						</>
+					) : (
+						""
+					)}
+				</span>
+			</h2>
+			{all ? (
+				<>
+					<div
+						class="bar"
+						role="img"
+						aria-label={shown
+							.map(([key, word]) => `${word} ${running(times[key] ?? 0)}`)
+							.join(", ")}
+					>
+						{shown.map(([key]) => (
+							<Share
+								key={key}
+								name="span"
+								data-time={key}
+								of={times[key] ?? 0}
+							/>
+						))}
+					</div>
+					<ul class="legend">
+						{shown.map(([key, word]) => (
+							<li key={key}>
+								<span class="swatch" data-time={key} />
+								{word}
+								<span class="number">{running(times[key] ?? 0)}</span>
+								<span class="number">
+									{Math.round((100 * (times[key] ?? 0)) / all)} %
+								</span>
+							</li>
+						))}
+					</ul>
+				</>
+			) : null}
+		</section>
+	);
+}
+
+function Aside({ lane }: { lane: Lane }) {
+	const agent = agentOf(lane);
+	const { usage, files } = lane;
+	const login = agent?.needsLogin;
+	return (
+		<aside class="aside" aria-label="Now">
+			{login ? (
+				<section class="login">
+					<h2>Wants a login</h2>
+					{login.text ? <p>{readable(login.text)}</p> : null}
+					{login.methods?.map(({ id, name, description }) => (
+						<p key={id}>
+							<b>{readable(name || id)}</b>{" "}
+							{description ? readable(description) : ""}
+						</p>
+					))}
+				</section>
+			) : null}
+			<TurnTimes lane={lane} />
+			{usage && (usage.used != null || usage.input != null || usage.cost) ? (
+				<section>
+					<h2>
+						Context{" "}
+						<span class="number">
+							{usage.used != null
+								? `${tokens(usage.used)}${usage.size ? ` of ${tokens(usage.size)}` : ""}`
+								: ""}
+						</span>
+					</h2>
+					{usage.used != null && usage.size ? (
+						<Share
+							name="div"
+							class="meter"
+							role="img"
+							of={Math.min(1, usage.used / usage.size)}
+							aria-label={`${Math.round((100 * usage.used) / usage.size)} percent`}
+						/>
+					) : null}
+					<dl class="facts">
+						{usage.input != null ? (
+							<>
+								<dt>In, out</dt>
+								<dd class="number">
+									{tokens(usage.input)}, {tokens(usage.output ?? 0)}
+								</dd>
+							</>
+						) : null}
+						{usage.cost ? (
+							<>
+								<dt>Cost</dt>
+								<dd class="number">{money(usage.cost)}</dd>
+							</>
+						) : null}
+					</dl>
+				</section>
+			) : null}
+			{files?.length ? (
+				<section>
+					<h2>
+						Changed files <span class="number">{files.length}</span>
+					</h2>
+					<ul class="files">
+						{files.slice(0, 40).map((file) => (
+							<li key={file.path}>
+								<code title={file.path}>{exact(file.path)}</code>
+								<span class="number">
+									<Counts added={file.added} removed={file.removed} />
+								</span>
+							</li>
+						))}
+					</ul>
+				</section>
+			) : null}
+			<section>
+				<h2>Session</h2>
+				<dl class="facts">
+					{lane.title ? (
+						<>
+							<dt>Title</dt>
+							<dd class="cut">{readable(lane.title)}</dd>
+						</>
+					) : null}
+					<dt>Machine</dt>
+					<dd>
+						{agent?.host ? exact(agent.host) : "unknown"}
+						{lane.slot != null ? `, slot ${lane.slot}` : ""}
+					</dd>
+					{agent?.npub ? (
+						<>
+							<dt>Key</dt>
+							<dd>
+								<code title={agent.npub}>
+									{agent.npub.slice(0, 7)}…{agent.npub.slice(-3)}
+								</code>
+							</dd>
+						</>
+					) : null}
+					{agent?.control ? (
+						<>
+							<dt>Control</dt>
+							<dd>{agent.control}</dd>
+						</>
+					) : null}
+					{agent?.permissions ? (
+						<>
+							<dt>Permissions</dt>
+							<dd>{agent.permissions}</dd>
+						</>
+					) : null}
+					{agent?.foreign ? (
+						<>
+							<dt>Feed</dt>
+							<dd>foreign, no completeness</dd>
+						</>
+					) : null}
+					{agent?.missing ? (
+						<>
+							<dt>Missing</dt>
+							<dd class="number">{agent.missing} frames</dd>
+						</>
+					) : null}
+					{agent?.completeMs ? (
+						<>
+							<dt>Complete through</dt>
+							<dd class="number">{clockTime(agent.completeMs)}</dd>
+						</>
+					) : null}
+					{agent?.seenMs ? (
+						<>
+							<dt>Last frame</dt>
+							<dd class="number">
+								<Tick text={(ms) => `${age(ms - agent.seenMs!)} ago`} />
+							</dd>
+						</>
+					) : null}
+				</dl>
+			</section>
+		</aside>
+	);
+}
+
+export let shownView: View | null = null;
+
+export function AgentScreen({ id, row }: { id: string; row: string | null }) {
+	const lane = lanes.get(id);
+	if (lane) return <Known lane={lane} row={row} />;
+	return (
+		<main class="absent">
+			<h1>{known.value ? "No such agent here" : "Asking the broker"}</h1>
+			{known.value ? (
+				<p>
+					It may have been forgotten.{" "}
+					<a class="link" href="#/">
+						To the fleet
+					</a>
+				</p>
+			) : null}
+		</main>
+	);
+}
+
+/* Only once the stream's snapshot is here: rows asked for before it could miss what came between. */
+function Known({ lane, row }: { lane: Lane; row: string | null }) {
+	const { id } = lane;
+	const rows = rowsOf(id);
+	const view = viewOf(rows);
+	shownView = view;
+	useEffect(() => {
+		showRows(id);
+		return () => {
+			showRows(null);
+			shownView = null;
+		};
+	}, [id]);
+	useEffect(() => {
+		if (!row) return;
+		let pages = 0;
+		let done = false;
+		/* A row that is not here yet is looked for further back. */
+		const look = () => {
+			const found = rows.get(row);
+			if (found) {
+				view.current.value = row;
+				view.show(found, 80);
+			}
+			done =
+				!!found ||
+				(rows.state.value === "ready" && (!rows.more || pages >= FIND_PAGES));
+			if (!done && rows.state.value === "ready") {
+				pages++;
+				void rows.older();
+			}
+		};
+		return effect(() => {
+			void rows.version.value;
+			if (!done) untracked(look);
+		});
+	}, [view, row]);
+	const name = nameOf(agentOf(lane), lane.agent);
+	return (
+		<main class="agent">
+			<Others current={id} />
+			<header class="agent-head">
+				<a
+					class="button back"
+					data-weight="bare"
+					href="#/"
+					aria-label="Back to the fleet"
+				>
+					‹
+				</a>
+				<h1>{exact(name)}</h1>
+				<span class="quiet where">{exact(channelOf(lane))}</span>
+				<StateWords lane={lane} />
+			</header>
+			<Transcript
+				key={id}
+				view={view}
+				label={`Transcript of ${name} in ${channelOf(lane)}`}
+			/>
+			<Composer lane={lane} onSent={() => view.did({ type: "newest" })} />
+			<Aside lane={lane} />
+		</main>
+	);
+}

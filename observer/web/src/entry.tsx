@@ -1,0 +1,681 @@
+/* One row of a transcript: when, what its time went into, what happened, how long it took. */
+
+import { Component, type ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { getJson } from "./api";
+import { Tick } from "./clock";
+import { Link, Markdown } from "./markdown";
+import { exact, readable } from "./plain";
+import { Counts, DiffTable, Sentence, State, Time } from "./parts";
+import { terminal } from "./sgr";
+import type { Part, Row, RowOf } from "./types";
+import { byteLength, bytes, plural, running, took, tokens, wordCount } from "./words";
+
+/* Whether a fold is open outlives its DOM, which goes when the row leaves the view. */
+const folds = new Map<string, boolean>();
+const FOLDS_MAX = 5000;
+
+function remember(id: string, open: boolean) {
+	folds.delete(id);
+	folds.set(id, open);
+	if (folds.size > FOLDS_MAX) folds.delete(folds.keys().next().value!);
+}
+
+/* Something long, folded with its size. What it holds has no DOM until it is opened. */
+function Fold({
+	id,
+	open,
+	panel,
+	summary,
+	children,
+}: {
+	id: string;
+	open?: boolean;
+	panel?: boolean;
+	summary: ComponentChildren;
+	children: () => ComponentChildren;
+}) {
+	const [shown, setShown] = useState(() => {
+		const first = folds.get(id) ?? open ?? false;
+		/* What was open stays open when its row is done: nothing folds under a reader. */
+		remember(id, first);
+		return first;
+	});
+	return (
+		<details
+			class={panel ? "panel" : undefined}
+			open={shown}
+			onToggle={(event) => {
+				const { open: now } = event.currentTarget;
+				remember(id, now);
+				setShown(now);
+			}}
+		>
+			<summary class={panel ? "panel-head fold" : "entry-line fold"}>
+				{summary}
+			</summary>
+			{shown ? children() : null}
+		</details>
+	);
+}
+
+/* The event a row came from, as the archive has it. */
+function Source({ row }: { row: Row }) {
+	const [text, setText] = useState<string | null>(null);
+	const [state, setState] = useState<"" | "asking" | string>("");
+	const ask = async () => {
+		setState("asking");
+		try {
+			const [epoch, seq] = row.pos.split("/");
+			const event = await getJson<unknown>(
+				`/api/event/${row.lane.split("/")[0]}/${epoch}/${Number(seq)}`,
+			);
+			setText(JSON.stringify(event, null, 2));
+			setState("");
+		} catch (error) {
+			setState(`${(error as Error).message}.`);
+		}
+	};
+	if (text !== null)
+		return (
+			<pre class="terminal" tabIndex={0}>
+				{exact(text)}
+			</pre>
+		);
+	return (
+		<p class="panel-foot">
+			<span role="status">
+				{state === "asking" ? "Asking for the event" : state}
+			</span>
+			<button class="link" type="button" onClick={() => void ask()}>
+				Show the event
+			</button>
+		</p>
+	);
+}
+
+const OPEN_DIFF_LINES = 60;
+const lineCount = (text: string) =>
+	text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+
+function PartView({
+	id,
+	part,
+	row,
+	loud,
+}: {
+	id: string;
+	part: Part;
+	row: Row;
+	loud: boolean;
+}) {
+	switch (part.type) {
+		case "diff": {
+			const count =
+				part.hunks?.reduce((sum, { lines }) => sum + lines.length, 0) ?? 0;
+			return (
+				<Fold
+					panel
+					id={id}
+					open={count <= OPEN_DIFF_LINES}
+					summary={
+						row.type === "tool" &&
+						!!row.object &&
+						part.path?.endsWith(row.object) ? (
+							<span>
+								Diff, {plural(count, "line")}
+								{part.more ? " and more" : ""}
+							</span>
+						) : (
+							<span class="sentence">
+								<code>{exact(part.path ?? "")}</code>{" "}
+								<Counts added={part.added} removed={part.removed} />
+							</span>
+						)
+					}
+				>
+					{() => (
+						<>
+							<DiffTable part={part} />
+							{part.more ? (
+								<p class="panel-foot">
+									<span>
+										Only the first {plural(count, "line")} are here
+									</span>
+								</p>
+							) : null}
+							{part.more ? <Source row={row} /> : null}
+						</>
+					)}
+				</Fold>
+			);
+		}
+		case "output": {
+			if (!part.text.trim()) return null;
+			const size = bytes(part.bytes ?? byteLength(part.text));
+			return (
+				<Fold
+					panel
+					id={id}
+					open={loud}
+					summary={
+						<span>
+							Output,{" "}
+							{part.more
+								? size
+								: `${plural(lineCount(part.text), "line")}, ${size}`}
+						</span>
+					}
+				>
+					{() => (
+						<>
+							<pre class="terminal" tabIndex={0}>
+								{terminal(part.text)}
+							</pre>
+							{part.more ? (
+								<p class="panel-foot">
+									<span>
+										Its beginning and its end,{" "}
+										{bytes(byteLength(part.text))} of {size}
+									</span>
+								</p>
+							) : null}
+						</>
+					)}
+				</Fold>
+			);
+		}
+		case "text": {
+			if (!part.text.trim()) return null;
+			const long = part.text.length > 600;
+			if (!long && loud) return <Markdown text={part.text} />;
+			return (
+				<Fold
+					panel
+					id={id}
+					open={loud}
+					summary={<span>Answer, {plural(wordCount(part.text), "word")}</span>}
+				>
+					{() => <Markdown text={part.text} />}
+				</Fold>
+			);
+		}
+		case "terminal":
+			return <p class="quiet">Terminal {exact(part.id)}</p>;
+		case "image":
+			return (
+				<p class="quiet">
+					Image, {exact(part.mime ?? "unknown")}
+					{part.bytes ? `, ${bytes(part.bytes)}` : ""}
+				</p>
+			);
+		case "link":
+			return (
+				<p>
+					<Link href={part.uri} text={part.name || part.uri} />
+				</p>
+			);
+		default:
+			return null; /* a kind of part newer than this page */
+	}
+}
+
+function duration(row: Row): ComponentChildren {
+	if (row.end)
+		return row.end - row.t >= 50 ? (
+			<span class="number">{took(row.end - row.t)}</span>
+		) : null;
+	return null;
+}
+const going = (row: Row, since = row.t) =>
+	row.end || row.replay ? (
+		duration(row)
+	) : (
+		<span class="number">
+			<Tick text={(ms) => running(ms - since)} />
+		</span>
+	);
+
+function Tool({ row }: { row: RowOf<"tool"> }) {
+	const failed = row.status === "failed";
+	const busy = row.status === "in_progress" || row.status === "pending";
+	const parts = row.parts ?? [];
+	const diffs = parts.filter((part) => part.type === "diff");
+	const locations = row.locations ?? [];
+	return (
+		<>
+			<p class="entry-line">
+				{failed ? (
+					<State of="failed" />
+				) : busy && !row.replay ? (
+					<State of="working" />
+				) : null}
+				<Sentence
+					verb={row.verb || row.title || "Used a tool"}
+					object={row.object}
+					outcome={row.outcome}
+				/>
+				{diffs.length === 1 && !row.outcome ? (
+					<span>
+						<Counts added={diffs[0]!.added} removed={diffs[0]!.removed} />
+					</span>
+				) : null}
+				{busy ? going(row) : duration(row)}
+			</p>
+			{locations.length > 1 ? (
+				<p class="outcome quiet paths">{exact(locations.join(", "))}</p>
+			) : null}
+			{row.input &&
+			row.kind !== "execute" &&
+			row.kind !== "edit" &&
+			row.kind !== "read" ? (
+				<Fold
+					panel
+					id={`${row.id} input`}
+					summary={<span>Arguments, {bytes(byteLength(row.input))}</span>}
+				>
+					{() => (
+						<pre class="terminal" tabIndex={0}>
+							{exact(pretty(row.input!))}
+						</pre>
+					)}
+				</Fold>
+			) : null}
+			{parts.map((part, i) => (
+				<PartView
+					key={i}
+					id={`${row.id} ${i}`}
+					part={part}
+					row={row}
+					loud={failed || busy}
+				/>
+			))}
+		</>
+	);
+}
+
+function pretty(json: string): string {
+	try {
+		return JSON.stringify(JSON.parse(json), null, 2);
+	} catch {
+		return json; /* cut */
+	}
+}
+
+function Permission({ row }: { row: RowOf<"permission"> }) {
+	const option = row.options?.find(({ id }) => id === row.picked)?.name;
+	const object = row.text || row.title;
+	const verb = row.verb?.replace(/^wants to /, "") ?? "do this";
+	const said = (words: string, outcome?: ComponentChildren) => (
+		<p class="entry-line">
+			<span class="sentence">
+				<b>{words}</b>
+				{object ? (
+					<>
+						{" "}
+						<code>{exact(object)}</code>
+					</>
+				) : null}
+				{outcome ? <span class="outcome"> {outcome}</span> : null}
+			</span>
+			{row.waitedMs != null ? (
+				<span class="number" title="How long it waited">
+					{took(row.waitedMs)}
+				</span>
+			) : (
+				duration(row)
+			)}
+		</p>
+	);
+	const reason =
+		row.reason && row.reason !== "applied" ? readable(row.reason) : undefined;
+	switch (row.state) {
+		case "pending":
+			return (
+				<p class="entry-line">
+					<State of="needs-you" />
+					<span class="sentence">
+						<b>Wants to {exact(verb)}</b>
+						{object ? (
+							<>
+								{" "}
+								<code>{exact(object)}</code>
+							</>
+						) : null}
+					</span>
+					{going(row)}
+				</p>
+			);
+		case "allowed":
+			return row.by === "you"
+				? said("You allowed", option ? exact(option.toLowerCase()) : undefined)
+				: said("Allowed by a rule", reason);
+		case "denied":
+			return row.by === "you"
+				? said("You denied", reason)
+				: said(row.by === "policy" ? "Denied by a rule" : "Denied", reason);
+		case "timed_out":
+			return said("Denied because nobody answered in time", reason);
+		case "cancelled":
+			return said("Withdrawn", reason ?? "the turn was stopped");
+		case "rejected":
+			return said("Denied at once", reason);
+		case "uncertain":
+			return said("Answered", reason ?? "whether it was applied is not known");
+		case "over":
+			return said(
+				"Over",
+				reason ??
+					(row.by === "restart" ? "the agent started anew" : "the turn ended"),
+			);
+	}
+}
+
+function Turn({ row }: { row: RowOf<"turn"> }) {
+	const words = row.text
+		? readable(row.text)
+		: row.state === "cancelled"
+			? row.cancelledBy === "owner"
+				? "Stopped by you"
+				: "Turn cancelled"
+			: row.state === "failed"
+				? "Turn failed"
+				: "Turn finished";
+	const { usage } = row;
+	const figures = [
+		!row.text &&
+		row.stopReason &&
+		row.stopReason !== "end_turn" &&
+		row.stopReason !== "cancelled"
+			? row.stopReason.replaceAll("_", " ")
+			: null,
+		usage?.input != null && usage.output != null
+			? `${tokens(usage.input)} in, ${tokens(usage.output)} out`
+			: null,
+	]
+		.filter(Boolean)
+		.join(" · ");
+	return (
+		<p class="entry-line turn-end">
+			{row.state === "failed" ? <State of="failed" /> : null}
+			<span class="sentence">
+				{words}
+				{figures ? <span class="quiet"> · {figures}</span> : null}
+			</span>
+			{row.durationMs != null ? (
+				<span class="number">{took(row.durationMs)}</span>
+			) : null}
+		</p>
+	);
+}
+
+function Gap({ row }: { row: RowOf<"gap"> }) {
+	const count = row.frames?.reduce((sum, [a, b]) => sum + b - a + 1, 0) ?? 0;
+	const words = {
+		missing: "missing",
+		asked: "missing, asked for",
+		coming: "missing, on their way",
+		gone: "gone for good",
+	}[row.state ?? "gone"];
+	const what = count
+		? plural(count, "frame")
+		: row.events
+			? plural(row.events, "event")
+			: "Something";
+	return (
+		<p class="gap">
+			<span>
+				<b>
+					{what} {words}
+				</b>
+				{row.text ? (
+					<> {readable(row.text)}</>
+				) : row.cause ? (
+					<> {readable(row.cause.replaceAll("_", " "))}</>
+				) : null}
+			</span>
+			{row.frames?.length ? (
+				<span class="number desk">
+					frames{" "}
+					{row.frames
+						.slice(0, 3)
+						.map(([a, b]) =>
+							a === b
+								? a.toLocaleString("en")
+								: `${a.toLocaleString("en")}–${b.toLocaleString("en")}`,
+						)
+						.join(", ")}
+					{row.frames.length > 3 ? " …" : ""}
+				</span>
+			) : null}
+		</p>
+	);
+}
+
+const PROMPT_SOURCES: Record<string, string> = {
+	argument: "from its command line",
+	editor: "from the editor",
+	resumed: "from the session before",
+};
+
+function body(row: Row): ComponentChildren {
+	switch (row.type) {
+		case "prompt":
+			return (
+				<div class="prompt" dir="auto">
+					{readable(row.text)}
+					{row.source && PROMPT_SOURCES[row.source] ? (
+						<span class="origin quiet">{PROMPT_SOURCES[row.source]}</span>
+					) : null}
+				</div>
+			);
+		case "message":
+			return (
+				<>
+					{row.role === "user" ? (
+						<div class="prompt" dir="auto">
+							{readable(row.text)}
+						</div>
+					) : (
+						<Markdown text={row.text} />
+					)}
+					{row.bytes && row.bytes > byteLength(row.text) ? (
+						<>
+							<p class="quiet">The first part of {bytes(row.bytes)}</p>
+							<Source row={row} />
+						</>
+					) : null}
+				</>
+			);
+		case "thought":
+			return (
+				<Fold
+					id={row.id}
+					summary={`${row.open && !row.replay ? "Thinking" : row.end ? `Thought for ${took(row.end - row.t)}` : "Thought"}, ${plural(wordCount(row.text), "word")}`}
+				>
+					{() => (
+						<div class="quiet thought">
+							<Markdown text={row.text} />
+						</div>
+					)}
+				</Fold>
+			);
+		case "plan": {
+			const done = row.entries.filter(
+				({ status }) => status === "completed",
+			).length;
+			const steps: Record<string, string> = {
+				completed: "done",
+				in_progress: "now",
+			};
+			return (
+				<>
+					<p class="entry-line">
+						<span class="sentence">
+							<b>Plan</b>{" "}
+							<span class="outcome">
+								{done} of {row.entries.length}
+							</span>
+						</span>
+					</p>
+					<ol class="plan">
+						{row.entries.map((entry, i) => (
+							<li key={i} data-step={steps[entry.status]}>
+								<span>
+									{readable(entry.text)}
+									{entry.status === "completed" ? (
+										<span class="hidden">, done</span>
+									) : entry.status === "in_progress" ? (
+										<span class="hidden">, under way</span>
+									) : null}
+								</span>
+							</li>
+						))}
+					</ol>
+				</>
+			);
+		}
+		case "tool":
+			return <Tool row={row} />;
+		case "permission":
+			return <Permission row={row} />;
+		case "turn":
+			return <Turn row={row} />;
+		case "output":
+			return (
+				<div class="panel">
+					<pre class="terminal" tabIndex={0}>
+						{terminal(row.text)}
+					</pre>
+					{row.suppressed || row.stream === "stderr" ? (
+						<p class="panel-foot">
+							<span>{row.stream === "stderr" ? "standard error" : ""}</span>
+							<span>
+								{row.suppressed
+									? `${plural(row.suppressed, "line")} left out: too many a second`
+									: ""}
+							</span>
+						</p>
+					) : null}
+				</div>
+			);
+		case "note":
+			return (
+				<p class="entry-line">
+					{row.level === "error" ? <State of="failed" /> : null}
+					<span class="sentence wrap">
+						{readable(row.text)}
+						{row.source ? (
+							<span class="outcome"> · {exact(row.source)}</span>
+						) : null}
+					</span>
+				</p>
+			);
+		case "lifecycle":
+			return (
+				<>
+					<p class="entry-line">
+						{row.level === "error" ? (
+							<State of="failed" />
+						) : row.level === "warn" ? (
+							<State of="stalled" />
+						) : null}
+						<span class="sentence wrap">{readable(row.text)}</span>
+					</p>
+					{row.stderr ? (
+						<div class="panel">
+							<pre class="terminal" tabIndex={0}>
+								{terminal(row.stderr)}
+							</pre>
+						</div>
+					) : null}
+				</>
+			);
+		case "error":
+			return (
+				<>
+					<p class="entry-line">
+						<State of="failed" />
+						<span class="sentence wrap outcome">{readable(row.text)}</span>
+					</p>
+					{row.detail ? (
+						<div class="panel">
+							<pre class="terminal" tabIndex={0}>
+								{terminal(row.detail)}
+							</pre>
+						</div>
+					) : null}
+				</>
+			);
+		case "gap":
+			return <Gap row={row} />;
+		case "raw":
+			return (
+				<Fold
+					panel
+					id={row.id}
+					summary={
+						<span>
+							{exact(row.kind ?? "An event")},{" "}
+							{bytes(row.bytes ?? byteLength(row.json))}
+						</span>
+					}
+				>
+					{() => (
+						<>
+							<pre class="terminal" tabIndex={0}>
+								{exact(pretty(row.json))}
+							</pre>
+							{(row.bytes ?? 0) > byteLength(row.json) ? (
+								<Source row={row} />
+							) : null}
+						</>
+					)}
+				</Fold>
+			);
+		default:
+			return null; /* a kind of row newer than this page */
+	}
+}
+
+function failing(row: Row): boolean {
+	return (
+		row.type === "error" ||
+		(row.type === "tool" && row.status === "failed") ||
+		(row.type === "turn" && row.state === "failed") ||
+		(row.type === "lifecycle" && row.level === "error")
+	);
+}
+
+interface EntryProps {
+	row: Row;
+	current: boolean;
+}
+
+/* A row that did not change is never drawn again: its nodes, and a selection in them, stay. */
+export class Entry extends Component<EntryProps> {
+	shouldComponentUpdate(next: EntryProps) {
+		return next.row !== this.props.row || next.current !== this.props.current;
+	}
+	render({ row, current }: EntryProps) {
+		const kind =
+			row.type === "prompt" || (row.type === "message" && row.role === "user")
+				? " entry-prompt"
+				: row.type === "gap"
+					? " entry-gap"
+					: "";
+		return (
+			<li
+				class={`entry${kind}`}
+				data-row={row.id}
+				data-time={row.time ?? undefined}
+				data-type={row.type}
+				data-state={failing(row) ? "failed" : undefined}
+				data-current={current || undefined}
+			>
+				<Time ms={row.t} class="entry-time" />
+				<div class="entry-body">{body(row)}</div>
+			</li>
+		);
+	}
+}

@@ -1,0 +1,76 @@
+/* The page that perch observer serves. It renders what the broker says and knows no protocol
+ * below that. */
+
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { AgentScreen } from "./agent";
+import { openClock } from "./clock";
+import { Fleet } from "./fleet";
+import { Frame } from "./frame";
+import { Help, Keys } from "./keys";
+import { openSession, route, token } from "./session";
+import { agentOf, agents, channelOf, known, lanes, nameOf, waiting } from "./store";
+import { openStream } from "./stream";
+import { Tray } from "./tray";
+import { openUi } from "./ui";
+import { FirstRun, NoToken } from "./welcome";
+
+function Screen() {
+	const at = route.value;
+	if (!token.value)
+		return (
+			<>
+				<Frame screen="none" />
+				<NoToken />
+			</>
+		);
+	if (at.screen === "agent")
+		return (
+			<>
+				<Frame screen="agent" />
+				<Tray />
+				<AgentScreen key={at.lane} id={at.lane} row={at.row} />
+				<Keys where="agent" />
+				<Help />
+			</>
+		);
+	if (known.value && !agents.ids.value.length && !lanes.ids.value.length)
+		return (
+			<>
+				<Frame screen="fleet" />
+				<FirstRun />
+				<Keys where="first-run" />
+				<Help />
+			</>
+		);
+	return (
+		<>
+			<Frame screen="fleet" />
+			<Tray />
+			{known.value ? (
+				<Fleet />
+			) : (
+				<main class="absent">
+					<h1 class="hidden">Fleet</h1>
+				</main>
+			)}
+			<Keys where="fleet" />
+			<Help />
+		</>
+	);
+}
+
+openUi();
+openClock();
+openSession();
+openStream();
+render(<Screen />, document.body);
+
+effect(() => {
+	const at = route.value;
+	const lane = at.screen === "agent" ? lanes.get(at.lane) : undefined;
+	const place = lane
+		? `${nameOf(agentOf(lane), lane.agent)} · ${channelOf(lane)}`
+		: "Fleet";
+	document.title = `${waiting.value ? `(${waiting.value}) ` : ""}${place} · perch`;
+});

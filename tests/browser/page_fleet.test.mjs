@@ -1,0 +1,289 @@
+import assert from "node:assert/strict";
+import { drawn, hasText, pageTests } from "./support/page.mjs";
+import { agent, lane, lanes } from "./support/scene.mjs";
+
+const scene = pageTests();
+const rowOf = (one) => `.fleet-row[data-lane="${one.id}"]`;
+
+scene(
+	"the fleet shows every lane once, in the groups that matter first",
+	async ({ open }) => {
+		const page = await open();
+		await page.waitForSelector(".fleet-row");
+		assert.deepEqual(
+			(await page.locator(".group-head").allInnerTexts()).map((text) =>
+				text.replace("\n", " "),
+			),
+			[
+				"Needs you 2",
+				"Working 4, 1 stalled",
+				"Failed 1",
+				"Finished 2",
+				"Offline 1",
+			],
+		);
+		assert.deepEqual(await page.locator(".fleet-row .where").allInnerTexts(), [
+			"api-server",
+			"web",
+			"infra",
+			"build #4127",
+			"billing",
+			"docs",
+			"edge",
+			"mobile",
+			"changelog",
+			"nightly",
+		]);
+		assert.match(
+			await page.locator(rowOf(lanes.gemini)).innerText(),
+			/Running npm run build:docs/,
+		);
+		assert.equal(await page.title(), "(2) Fleet · perch");
+	},
+);
+
+scene(
+	"a lane that fails moves to its group, and the nodes of the others stay",
+	async ({ broker, open }) => {
+		const page = await open();
+		await page.waitForSelector(".fleet-row");
+		const other = await page.locator(rowOf(lanes.billing)).elementHandle();
+		broker.publish({
+			lanes: [
+				{
+					...lanes.gemini,
+					state: "failed",
+					verb: "Build failed",
+					object: null,
+					sinceMs: Date.now(),
+				},
+			],
+		});
+		await hasText(page, "[aria-labelledby=group-failed] .fleet-row", "Build failed");
+		assert.ok(await other.evaluate((node) => node.isConnected));
+		assert.equal(await page.locator(rowOf(lanes.gemini)).count(), 1);
+	},
+);
+
+scene("elapsed times tick without drawing the row again", async ({ open }) => {
+	const page = await open();
+	await page.waitForSelector(".fleet-row");
+	const changed = await page.evaluate(
+		(selector) =>
+			new Promise((resolve) => {
+				const kinds = new Set();
+				new MutationObserver((records) => {
+					for (const { type } of records) kinds.add(type);
+					resolve([...kinds]);
+				}).observe(document.querySelector(selector), {
+					subtree: true,
+					childList: true,
+					attributes: true,
+					characterData: true,
+				});
+			}),
+		rowOf(lanes.gemini),
+	);
+	assert.deepEqual(changed, ["characterData"]);
+});
+
+scene("J, K and Enter open an agent, B goes back", async ({ open }) => {
+	const page = await open();
+	await page.waitForSelector(".fleet-row");
+	for (const key of ["j", "j", "j", "k"]) await page.keyboard.press(key);
+	assert.equal(await page.locator(".fleet-row[data-focus] .where").innerText(), "web");
+	await page.keyboard.press("Enter");
+	await hasText(page, ".agent-head .where", "web");
+	await page.keyboard.press("b");
+	await page.waitForSelector(".fleet-row");
+});
+
+scene("? lists the keys and Esc closes them", async ({ open }) => {
+	const page = await open();
+	await page.waitForSelector(".fleet-row");
+	await page.keyboard.press("?");
+	await page.getByRole("dialog").waitFor();
+	await page.keyboard.press("Escape");
+	await page.getByRole("dialog").waitFor({ state: "hidden" });
+});
+
+scene(
+	"the theme button forces light, then dark, and the choice lasts",
+	async ({ open }) => {
+		const page = await open();
+		await page.getByRole("button", { name: "System" }).click();
+		await page.getByRole("button", { name: "Light" }).click();
+		await page.getByRole("button", { name: "Dark" }).waitFor();
+		await page.reload();
+		await page.getByRole("button", { name: "Dark" }).waitFor();
+		assert.equal(
+			await page.evaluate(
+				() => getComputedStyle(document.documentElement).colorScheme,
+			),
+			"dark",
+		);
+		await page.getByRole("button", { name: "Dark" }).click();
+	},
+);
+
+scene(
+	"with no agent there are three commands and the owner's words, until one comes",
+	async ({ broker, open }) => {
+		broker.owner = { npub: "npub1owner", words: "copper lantern orbit maple" };
+		const page = await open();
+		await hasText(page, "h1", "No agent yet");
+		assert.deepEqual(await page.locator(".command code").allInnerTexts(), [
+			"perch agent --name claude -- claude-code-acp",
+			"perch proxy -- gemini --experimental-acp",
+			"perch run -- make -j8 test",
+		]);
+		await hasText(page, ".words", "copper lantern orbit maple");
+		broker.publish({ agents: [agent(0)], lanes: [lane(0, 1)] });
+		await page.waitForSelector(".fleet-row");
+	},
+	{ empty: true },
+);
+
+scene("the token leaves the address at once and survives a reload", async ({ open }) => {
+	const page = await open();
+	await page.waitForSelector(".fleet-row");
+	assert.equal(new URL(page.url()).hash, "#/");
+	await page.reload();
+	await page.waitForSelector(".fleet-row");
+});
+
+scene(
+	"without a valid token the page says how to get one, and asks for nothing",
+	async ({ broker, browser, open }) => {
+		broker.token = "another";
+		const page = await open();
+		await hasText(page, "main", "perch open");
+		const asked = broker.requests.filter((line) => line.includes("/api/")).length;
+		await drawn(page);
+		assert.equal(
+			broker.requests.filter((line) => line.includes("/api/")).length,
+			asked,
+		);
+		assert.equal(await page.locator(".fleet-row").count(), 0);
+
+		const fresh = await browser.tab(`${broker.origin}/`);
+		await hasText(fresh, "main", "perch open");
+		await fresh.close();
+	},
+);
+
+scene(
+	"two tabs with a token that is refused do not hand it back and forth",
+	async ({ broker, browser, open }) => {
+		const first = await open();
+		await first.waitForSelector(".fleet-row");
+		const second = await browser.tab(`${broker.origin}/`);
+		await second.waitForSelector(".fleet-row");
+		broker.token = "rotated";
+		for (const stream of broker.streams.keys()) stream.destroy();
+		for (const page of [first, second]) await hasText(page, "main", "perch open");
+		const asked = broker.requests.filter((line) =>
+			line.includes("/api/stream"),
+		).length;
+		assert.ok(asked <= 6, `${asked} requests`);
+		/* The new token, given to one, serves both. */
+		await first.goto(`${broker.origin}/#rotated`);
+		for (const page of [first, second]) await page.waitForSelector(".fleet-row");
+		await second.close();
+	},
+);
+
+scene(
+	"an agent without a session is there by name",
+	async ({ broker, open }) => {
+		broker.agents.set(agent(0).id, agent(0));
+		const page = await open();
+		await hasText(page, "main", "claude: no session yet");
+	},
+	{ empty: true },
+);
+
+scene("a finished lane says what was said last in prose", async ({ broker, open }) => {
+	broker.lanes.set(lanes.mobile.id, {
+		...lanes.mobile,
+		verb: "Finished",
+		object: "All **ten** `tests` pass.",
+		outcome: null,
+	});
+	const page = await open();
+	await hasText(page, rowOf(lanes.mobile), "Finished: All ten tests pass.");
+	assert.equal(await page.locator(`${rowOf(lanes.mobile)} code`).count(), 0);
+});
+
+scene(
+	"an agent that wants a login says so in its own words",
+	async ({ broker, openAgent }) => {
+		broker.agents.set(
+			agent(0).id,
+			agent(0, {
+				needsLogin: {
+					text: "Run claude login first",
+					methods: [
+						{ id: "m", name: "Browser", description: "opens a browser" },
+					],
+				},
+			}),
+		);
+		const page = await openAgent();
+		await hasText(page, ".login", "Run claude login first");
+	},
+);
+
+scene(
+	"what is missing and what is down stands in the header, in amber",
+	async ({ broker, open }) => {
+		const page = await open();
+		await page.waitForSelector(".health[data-level=ok]");
+		broker.publish({
+			health: {
+				...broker.health,
+				missing: [{ agent: lanes.claude.agent, frames: 17, state: "asked" }],
+			},
+		});
+		await hasText(
+			page,
+			".health[data-level=warn]",
+			"17 frames missing from claude, asked for",
+		);
+		broker.publish({
+			health: {
+				...broker.health,
+				relay: {
+					state: "down",
+					url: "ws://x",
+					reason: "connection refused",
+					retryAtMs: Date.now() + 3000,
+				},
+				missing: [],
+			},
+		});
+		await hasText(
+			page,
+			".health[data-level=warn]",
+			/relay gone: connection refused, trying again in \d s/,
+		);
+		broker.publish({
+			health: {
+				...broker.health,
+				relay: { state: "ready", rttMs: 9 },
+				missing: [],
+			},
+		});
+		await hasText(page, ".health[data-level=ok]", "relay 9 ms");
+	},
+);
+
+scene("U shows all times in UTC and says so", async ({ broker, open }) => {
+	broker.health = { ...broker.health, completeMs: Date.UTC(2026, 10, 30, 14, 2, 11) };
+	const page = await open();
+	await page.waitForSelector(".fleet-row");
+	await page.keyboard.press("u");
+	await hasText(page, ".health", "complete through 14:02:11 UTC");
+	await page.keyboard.press("u");
+	await page.locator(".health", { hasText: "UTC" }).waitFor({ state: "detached" });
+});

@@ -1,0 +1,328 @@
+import assert from "node:assert/strict";
+import { drawn, hasText, pageTests } from "./support/page.mjs";
+import { lanes, row } from "./support/scene.mjs";
+
+const scene = pageTests();
+const of = lanes.claude;
+
+/* Rows of unequal height, numbered from 1. */
+function fill(broker, count) {
+	broker.rows.set(
+		of.id,
+		Array.from({ length: count }, (_, i) => line(i + 1)),
+	);
+}
+const started = Date.now();
+const line = (n) =>
+	row(of, n, "message", {
+		role: "agent",
+		time: "model",
+		text: `line ${n}. ${"More of it. ".repeat((n * 7) % 40)}`,
+		t: started + n,
+		end: started + n + 100,
+	});
+
+const scroller = (page) => page.locator(".transcript");
+const gap = (page) =>
+	scroller(page).evaluate((e) =>
+		Math.round(e.scrollHeight - e.clientHeight - e.scrollTop),
+	);
+/* Where a row stands on the screen. */
+const placeOf = (page, n) =>
+	page
+		.locator(`.entry[data-row=row-${n}]`)
+		.evaluate((e) => Math.round(e.getBoundingClientRect().top));
+/* A row that is wholly in view. */
+const inView = (page) =>
+	scroller(page).evaluate((view) => {
+		const { top, bottom } = view.getBoundingClientRect();
+		return [...view.querySelectorAll(".entry")]
+			.find(
+				(e) =>
+					e.getBoundingClientRect().top > top + 20 &&
+					e.getBoundingClientRect().bottom < bottom,
+			)
+			.dataset.row.slice(4);
+	});
+
+scene(
+	"the view follows the newest row until the reader scrolls up",
+	async ({ broker, openAgent }) => {
+		fill(broker, 100);
+		const page = await openAgent();
+		await hasText(page, ".entry", /line 100\./);
+		broker.publish({ rows: [line(101)] });
+		await hasText(page, ".entry", /line 101\./);
+		await drawn(page);
+		assert.ok((await gap(page)) <= 1);
+		await scroller(page).hover();
+		await page.mouse.wheel(0, -400);
+		await page.waitForFunction(() => {
+			const e = document.querySelector(".transcript");
+			return e.scrollHeight - e.clientHeight - e.scrollTop > 300;
+		});
+		const n = await inView(page);
+		const before = await placeOf(page, n);
+		broker.publish({ rows: [line(102), line(103)] });
+		await hasText(page, ".new-rows", "2 new ↓");
+		assert.equal(await placeOf(page, n), before);
+		await page.locator(".new-rows").click();
+		await hasText(page, ".entry", /line 103\./);
+		await drawn(page);
+		assert.ok((await gap(page)) <= 1);
+		assert.equal(await page.locator(".new-rows").count(), 0);
+	},
+);
+
+scene(
+	"scrolling back to the real bottom follows again",
+	async ({ broker, openAgent }) => {
+		fill(broker, 60);
+		const page = await openAgent();
+		await hasText(page, ".entry", /line 60\./);
+		await scroller(page).hover();
+		await page.mouse.wheel(0, -300);
+		await page.waitForFunction(() => {
+			const e = document.querySelector(".transcript");
+			return e.scrollHeight - e.clientHeight - e.scrollTop > 200;
+		});
+		await page.mouse.wheel(0, 3000);
+		await page.waitForFunction(() => {
+			const e = document.querySelector(".transcript");
+			return e.scrollHeight - e.clientHeight - e.scrollTop < 2;
+		});
+		broker.publish({ rows: [line(61)] });
+		await hasText(page, ".entry", /line 61\./);
+		await drawn(page);
+		assert.ok((await gap(page)) <= 1);
+	},
+);
+
+scene(
+	"earlier rows come in while reading, and nothing moves",
+	async ({ broker, openAgent }) => {
+		fill(broker, 900);
+		const page = await openAgent();
+		await hasText(page, ".entry", /line 900\./);
+		await scroller(page).hover();
+		await page.mouse.wheel(0, -100);
+		await scroller(page).evaluate((e) => {
+			e.scrollTop = 900;
+		});
+		const asked = new RegExp("GET /api/rows.*before=");
+		await broker.until(() => broker.requests.some((request) => asked.test(request)));
+		await drawn(page);
+		const n = await inView(page);
+		const before = await placeOf(page, n);
+		await drawn(page);
+		assert.equal(await placeOf(page, n), before);
+		/* All the way up, page by page. */
+		await scroller(page).focus();
+		await page.waitForFunction(() => {
+			document.querySelector(".transcript").scrollTop = 0;
+			return document.querySelector(".entry[data-row=row-1]");
+		});
+	},
+);
+
+scene(
+	"five thousand rows have DOM for those in view only",
+	async ({ broker, openAgent }) => {
+		fill(broker, 5000);
+		const page = await openAgent();
+		await hasText(page, ".entry", /line 5000\./);
+		await scroller(page).hover();
+		for (let i = 0; i < 30; i++) await page.mouse.wheel(0, -2000);
+		await drawn(page);
+		assert.ok((await page.locator(".entry").count()) < 120);
+	},
+);
+
+scene(
+	"a growing message changes its last block only; a finished row keeps its nodes",
+	async ({ broker, openAgent }) => {
+		broker.rows.clear();
+		const text = "First block.\n\nSecond *block*.\n\nThird";
+		const message = (over) =>
+			row(of, 2, "message", { role: "agent", open: true, ...over });
+		broker.putRow(line(1));
+		broker.putRow(message({ text }));
+		const page = await openAgent();
+		await hasText(page, ".prose", "Third");
+		const nodes = await page.evaluateHandle(() =>
+			[...document.querySelectorAll(".entry[data-row=row-2] .prose > *")]
+				.slice(0, 2)
+				.concat(document.querySelector(".entry[data-row=row-1] .prose p")),
+		);
+		await page.evaluate(() => {
+			window.touched = 0;
+			const count = new MutationObserver((records) => {
+				window.touched += records.length;
+			});
+			for (const node of [
+				...document.querySelectorAll(".entry[data-row=row-2] .prose > *"),
+			]
+				.slice(0, 2)
+				.concat(document.querySelector(".entry[data-row=row-1]")))
+				count.observe(node, {
+					subtree: true,
+					childList: true,
+					characterData: true,
+					attributes: true,
+				});
+		});
+		broker.publish({ rows: [message({ text: `${text} block, longer.` }), line(1)] });
+		await hasText(page, ".prose", "Third block, longer.");
+		broker.publish({
+			rows: [
+				message({
+					text: `${text} block, longer.\n\nFourth.`,
+					open: false,
+					end: Date.now(),
+				}),
+			],
+		});
+		await hasText(page, ".prose", "Fourth.");
+		assert.ok(await nodes.evaluate((all) => all.every((node) => node.isConnected)));
+		assert.equal(await page.evaluate(() => window.touched), 0);
+	},
+);
+
+scene("a tool call is one row from start to end", async ({ broker, openAgent }) => {
+	broker.rows.clear();
+	const call = (over) =>
+		row(of, 1, "tool", {
+			call: "c",
+			kind: "execute",
+			verb: "Running",
+			object: "make",
+			status: "in_progress",
+			...over,
+		});
+	broker.putRow(call());
+	const page = await openAgent();
+	await hasText(page, ".entry", "Running make");
+	const entry = await page.locator(".entry").elementHandle();
+	broker.publish({
+		rows: [
+			call({
+				verb: "Ran",
+				outcome: "failed (2)",
+				status: "failed",
+				end: Date.now(),
+				parts: [{ type: "output", text: "no rule\n", bytes: 8 }],
+			}),
+		],
+	});
+	await hasText(page, ".entry[data-state=failed]", "Ran make failed (2)");
+	await hasText(page, ".terminal", "no rule");
+	assert.ok(await entry.evaluate((node) => node.isConnected));
+	broker.publish({ removedRows: [{ lane: of.id, id: "row-1" }] });
+	await hasText(page, ".transcript", "Nothing has happened here yet.");
+});
+
+scene(
+	"a selection outlives new rows and a long scroll",
+	async ({ broker, openAgent }) => {
+		fill(broker, 400);
+		const page = await openAgent();
+		await hasText(page, ".entry", /line 400\./);
+		await page.locator(".entry[data-row=row-400] .prose").selectText();
+		const selected = await page.evaluate(() => String(getSelection()));
+		assert.match(selected, /line 400/);
+		await scroller(page).hover();
+		for (let i = 0; i < 12; i++) await page.mouse.wheel(0, -1000);
+		broker.publish({ rows: [line(401), line(402)] });
+		await hasText(page, ".new-rows", "2 new");
+		assert.equal(await page.evaluate(() => String(getSelection())), selected);
+	},
+);
+
+scene(
+	"folds say their size, open on demand and stay as they were left",
+	async ({ broker, openAgent }) => {
+		fill(broker, 200);
+		broker.putRow(
+			row(of, 200, "thought", {
+				text: "one two three",
+				end: Date.now(),
+				time: "model",
+			}),
+		);
+		broker.putRow(
+			row(of, 201, "raw", { kind: "x-custom", json: '{"a":1}', bytes: 9000 }),
+		);
+		broker.events.set(`${of.agent}/6566b2e0aaaaaaaa/201`, {
+			seq: 201,
+			payload: { whole: "event" },
+		});
+		const page = await openAgent();
+		await hasText(page, ".fold", /Thought for .*, 3 words/);
+		assert.equal(await page.getByText("one two three").count(), 0);
+		await page.locator(".fold").first().click();
+		await page.getByText("one two three").waitFor();
+		await hasText(page, ".fold", "x-custom, 9.0 KB");
+		await page.getByText("x-custom").click();
+		await page.getByRole("button", { name: "Show the event" }).click();
+		await hasText(page, ".terminal", '"whole": "event"');
+		await scroller(page).hover();
+		for (let i = 0; i < 10; i++) await page.mouse.wheel(0, -1500);
+		await page.locator(".entry[data-row=row-200]").waitFor({ state: "detached" });
+		await page.keyboard.press("g");
+		await page.getByText("one two three").waitFor();
+	},
+);
+
+scene("a link to a row far back finds it", async ({ broker, openAgent }) => {
+	fill(broker, 900);
+	const page = await openAgent(of, "row-250");
+	await page.waitForSelector(".entry[data-row=row-250][data-current]");
+	assert.ok(await page.locator(".entry[data-row=row-250]").isVisible());
+});
+
+scene("every kind of row says what happened", async ({ openAgent }) => {
+	const page = await openAgent(of, "row-1");
+	for (const [id, words] of [
+		["row-1", "Agent started"],
+		["row-2", "Split the router out of server.c"],
+		["row-4", /Thought for .*, 12 words/],
+		["row-11", "three callers reach into route_table directly"],
+		["row-12", /Plan 3 of 5[^]*Rebuild from clean and stage it/],
+		["row-14", /Read 4 files[^]*src\/server\.h/],
+		["row-20", /Edited src\/router\.c\s+\+5 −2/],
+		["row-31", /17 frames missing, asked for[^]*frames 4,812–4,828/],
+		["row-39", /You allowed make test allow once\s*44 s/],
+		[
+			"row-83",
+			/Ran make test failed \(2\)[^]*FAIL[^]*Its beginning and its end, \d+ bytes of 18 KB/,
+		],
+		["row-110", /Ran make test 224 checks pass[^]*Output, 1 line, 14 bytes/],
+		["row-card-1", "Wants to run rm -rf build"],
+	]) {
+		await page.waitForSelector(`.entry[data-row=${id}]`);
+		assert.match(
+			(await page.locator(`.entry[data-row=${id}]`).innerText()).replaceAll(
+				"’",
+				"'",
+			),
+			words instanceof RegExp
+				? words
+				: new RegExp(words.replace(/[.*+?]/g, "\\$&"), "i"),
+		);
+		if (id === "row-31") await page.keyboard.press("g");
+	}
+});
+
+scene(
+	"rows that cannot be read say so and are asked for again",
+	async ({ broker, open }) => {
+		const page = await open();
+		await page.waitForSelector(".fleet-row");
+		broker.refuse = { status: 503, error: "the archive is busy" };
+		await page.locator(`.fleet-row[data-lane="${of.id}"]`).click();
+		await hasText(page, ".transcript", "the archive is busy");
+		broker.refuse = null;
+		await page.getByRole("button", { name: "Try again" }).click();
+		await page.waitForSelector(".entry");
+	},
+);

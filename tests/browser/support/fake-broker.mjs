@@ -1,0 +1,230 @@
+/* A broker of a script: serves the built page with its headers, and an API whose data the test
+ * sets and changes. What the page asked for is kept for the test to look at. */
+
+import { spawnSync } from "node:child_process";
+import { createServer } from "node:http";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const web = fileURLToPath(new URL("../../../observer/web/", import.meta.url));
+
+export const CSP =
+	"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'";
+const TYPES = {
+	html: "text/html; charset=utf-8",
+	js: "text/javascript; charset=utf-8",
+	css: "text/css; charset=utf-8",
+	svg: "image/svg+xml",
+};
+
+let built;
+
+/* The page as the binary would hold it: path to bytes and type. Built once a process. */
+export function pageAssets() {
+	if (built) return built;
+	const folder = mkdtempSync(join(tmpdir(), "perch-page-"));
+	try {
+		const { status, stderr } = spawnSync(
+			process.execPath,
+			[join(web, "build.mjs"), folder],
+			{ encoding: "utf8" },
+		);
+		if (status !== 0) throw new Error(`the page does not build: ${stderr}`);
+		built = new Map(
+			readdirSync(folder).map((name) => [
+				name === "index.html" ? "/" : `/${name}`,
+				{
+					bytes: readFileSync(join(folder, name)),
+					type: TYPES[name.split(".").pop()],
+				},
+			]),
+		);
+	} finally {
+		rmSync(folder, { recursive: true, force: true });
+	}
+	return built;
+}
+
+const LISTS = { agents: "id", lanes: "id", cards: "id", controls: "requestId" };
+
+export class FakeBroker {
+	token = "test-token";
+	agents = new Map();
+	lanes = new Map();
+	cards = new Map();
+	controls = new Map();
+	health = {
+		relay: { state: "ready", url: "ws://127.0.0.1:7447", rttMs: 12 },
+		frameAtMs: Date.now(),
+		completeMs: Date.now(),
+		missing: [],
+	};
+	owner = { npub: "npub1owner", words: null };
+	rows = new Map();
+	events = new Map();
+	posts = [];
+	requests = [];
+	/* The open streams; the cursor each began with. */
+	streams = new Map();
+	refuse = null;
+	#ring = [];
+	#sequence = 0;
+	#server;
+	#watchers = new Set();
+	#requestId = 0;
+
+	async start(port = 0) {
+		this.#server = createServer((request, response) =>
+			this.#serve(request, response),
+		);
+		await new Promise((resolve) => this.#server.listen(port, "127.0.0.1", resolve));
+		this.port = this.#server.address().port;
+		this.origin = `http://127.0.0.1:${this.port}`;
+		this.url = `${this.origin}/#${this.token}`;
+		return this;
+	}
+	/* As if killed: every connection breaks. */
+	async stop() {
+		const { promise, resolve } = Promise.withResolvers?.() ?? deferred();
+		this.#server.close(resolve);
+		this.#server.closeAllConnections();
+		await promise;
+		this.streams.clear();
+	}
+	/* A new ring: a cursor from before is not known any more. */
+	forget() {
+		this.#ring = [];
+		this.#sequence += 1000;
+	}
+	#snapshot() {
+		return {
+			cursor: `ring-${this.#sequence}`,
+			snapshot: true,
+			now: Date.now(),
+			health: this.health,
+			owner: this.owner,
+			...Object.fromEntries(
+				Object.keys(LISTS).map((list) => [list, [...this[list].values()]]),
+			),
+		};
+	}
+	/* Upserts into what the broker knows, and a message to every stream. */
+	publish(message) {
+		for (const [list, key] of Object.entries(LISTS))
+			for (const thing of message[list] ?? []) this[list].set(thing[key], thing);
+		for (const id of message.removedCards ?? []) this.cards.delete(id);
+		if (message.health) this.health = message.health;
+		for (const row of message.rows ?? []) this.putRow(row);
+		for (const { lane, id } of message.removedRows ?? [])
+			this.rows.set(
+				lane,
+				(this.rows.get(lane) ?? []).filter((row) => row.id !== id),
+			);
+		const line = { cursor: `ring-${++this.#sequence}`, now: Date.now(), ...message };
+		this.#ring.push(line);
+		for (const stream of this.streams.keys())
+			stream.write(`${JSON.stringify(line)}\n`);
+	}
+	putRow(row) {
+		const rows = (this.rows.get(row.lane) ?? []).filter(({ id }) => id !== row.id);
+		rows.push(row);
+		rows.sort((a, b) => (a.pos < b.pos ? -1 : 1));
+		this.rows.set(row.lane, rows);
+	}
+	/* Resolves when the condition holds; asked again at every request. */
+	async until(condition) {
+		while (!condition()) {
+			const { promise, resolve } = Promise.withResolvers?.() ?? deferred();
+			this.#watchers.add(resolve);
+			await promise;
+			this.#watchers.delete(resolve);
+		}
+	}
+	#happened() {
+		for (const wake of this.#watchers) wake();
+	}
+	#serve(request, response) {
+		const url = new URL(request.url, this.origin);
+		this.requests.push(`${request.method} ${url.pathname}${url.search}`);
+		const json = (status, body) => {
+			response.writeHead(status, {
+				"Content-Type": "application/json",
+				"Cache-Control": "no-store",
+			});
+			response.end(JSON.stringify(body));
+			this.#happened();
+		};
+		if (!url.pathname.startsWith("/api/")) {
+			const asset = pageAssets().get(url.pathname);
+			if (!asset) return json(404, { error: "no such page" });
+			response.writeHead(200, {
+				"Content-Type": asset.type,
+				"Content-Security-Policy": CSP,
+				"X-Content-Type-Options": "nosniff",
+				"Referrer-Policy": "no-referrer",
+				"Cross-Origin-Opener-Policy": "same-origin",
+			});
+			return response.end(asset.bytes);
+		}
+		if (request.headers.authorization !== `Bearer ${this.token}`)
+			return json(401, { error: "this token is not valid" });
+		if (this.refuse) return json(this.refuse.status, { error: this.refuse.error });
+		if (url.pathname === "/api/stream")
+			return this.#stream(request, response, url.searchParams.get("cursor"));
+		if (url.pathname === "/api/rows") {
+			const before = url.searchParams.get("before");
+			const limit = Number(url.searchParams.get("limit") ?? 200);
+			const all = (this.rows.get(url.searchParams.get("lane")) ?? []).filter(
+				({ pos }) => !before || pos < before,
+			);
+			return json(200, { rows: all.slice(-limit), more: all.length > limit });
+		}
+		if (url.pathname.startsWith("/api/event/")) {
+			const event = this.events.get(url.pathname.slice("/api/event/".length));
+			return event
+				? json(200, event)
+				: json(404, { error: "this event is not in the archive" });
+		}
+		if (url.pathname === "/api/control" && request.method === "POST") {
+			let text = "";
+			request.on("data", (chunk) => {
+				text += chunk;
+			});
+			request.on("end", () => {
+				this.posts.push(JSON.parse(text));
+				json(202, { requestId: `request-${++this.#requestId}` });
+			});
+			return undefined;
+		}
+		return json(404, { error: "no such thing" });
+	}
+	#stream(request, response, cursor) {
+		response.writeHead(200, {
+			"Content-Type": "application/x-ndjson",
+			"Cache-Control": "no-store",
+		});
+		const at = cursor ? this.#ring.findIndex((line) => line.cursor === cursor) : -1;
+		const current = cursor === `ring-${this.#sequence}`;
+		const lines =
+			at >= 0 ? this.#ring.slice(at + 1) : current ? [] : [this.#snapshot()];
+		response.write(lines.map((line) => `${JSON.stringify(line)}\n`).join("") || "\n");
+		this.streams.set(response, cursor);
+		response.on("close", () => {
+			this.streams.delete(response);
+			this.#happened();
+		});
+		this.#happened();
+	}
+}
+
+function deferred() {
+	const out = {};
+	out.promise = new Promise((resolve) => {
+		out.resolve = resolve;
+	});
+	return out;
+}

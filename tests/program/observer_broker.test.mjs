@@ -1,0 +1,377 @@
+// The local API: who may ask, the stream, controls, and what a restart keeps.
+import assert from "node:assert/strict";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { npubEncode } from "nostr-tools/nip19";
+import { startRelay } from "./support/perch.mjs";
+import {
+	Harness, ask, channelId, chunk, makeHome, request, run, startObserver,
+} from "./support/observer.mjs";
+
+let relay, home, observer, page;
+
+before(async () => {
+	relay = await startRelay();
+	home = makeHome();
+	observer = await startObserver(relay.url, home);
+	await observer.connected();
+	page = await observer.page();
+});
+
+after(async () => {
+	page.close();
+	await observer.end();
+	await relay.stop();
+	home.remove();
+});
+
+/** An agent that has said hello in a channel of its own. */
+async function hello(name = "claude") {
+	const channel = channelId();
+	const agent = await Harness.open(relay.url, home.owner);
+	await agent.send(agent.started_event(channel, name));
+	await agent.send(agent.event("session_resolved", {
+		sessionId: "s1", isNew: true,
+		modes: { currentModeId: "ask", availableModes: [{ id: "ask", name: "Ask" }] },
+	}, { channel }));
+	await page.until((message) => message.lanes?.find(({ id }) => id.endsWith(channel)));
+	return { agent, channel, lane: `${agent.id}/${channel}` };
+}
+
+// ---- who may ask ----
+
+test("without the token there is no answer", async () => {
+	for (const authorization of ["", "Bearer wrong", `Bearer ${"A".repeat(43)}`, "Basic x"])
+		assert.equal((await observer.get("/api/fleet", { headers: { authorization } })).status, 401);
+});
+
+test("another Host, Origin or site is refused", async () => {
+	for (const headers of [
+		{ host: "evil.example" }, { host: `127.0.0.1:${observer.port + 1}` },
+		{ origin: "http://evil.example" }, { origin: "null" },
+		{ "sec-fetch-site": "cross-site" }, { "sec-fetch-site": "same-site" },
+	])
+		assert.equal((await observer.get("/api/fleet", { headers })).status, 403,
+			JSON.stringify(headers));
+});
+
+test("our own page is served, by address and as localhost", async () => {
+	for (const name of ["127.0.0.1", "localhost"]) {
+		const headers = {
+			host: `${name}:${observer.port}`, origin: `http://${name}:${observer.port}`,
+			"sec-fetch-site": "same-origin",
+		};
+		assert.equal((await observer.get("/api/fleet", { headers })).status, 200);
+	}
+});
+
+test("the page needs no token and says what it may load", async () => {
+	const answer = await observer.get("/", { headers: { authorization: "" } });
+	assert.equal(answer.status, 200);
+	assert.match(answer.headers["content-security-policy"], /default-src 'none'/);
+	assert.match(answer.headers["content-security-policy"], /require-trusted-types-for 'script'/);
+	assert.equal(answer.headers["x-content-type-options"], "nosniff");
+	assert.match(answer.headers.date, /GMT$/);
+});
+
+test("what is not there, not allowed or too large is said in one sentence", async () => {
+	const cases = [
+		[await observer.get("/api/nothing"), 404],
+		[await observer.get("/api/fleet", { method: "DELETE" }), 405],
+		[await observer.get("/api/control"), 405],
+		[await observer.get("/api/rows?lane=x"), 400],
+		[await observer.post("{}", { headers: { "content-type": "text/plain" } }), 415],
+		[await observer.post("{"), 400],
+		[await observer.post({ type: "launch" }), 400],
+		[await observer.post({ type: "prompt", agent: "00".repeat(32), channel: "c", text: "x" }),
+			404],
+		[await observer.post("x".repeat((1 << 20) + 1)), 413],
+	];
+	for (const [answer, status] of cases) {
+		assert.equal(answer.status, status, answer.text);
+		assert.equal(typeof answer.json().error, "string");
+	}
+});
+
+test("the Unix socket is the user's alone and asks for no token", async () => {
+	const socketPath = join(home.dir, "run", "observer.sock");
+	assert.equal(statSync(socketPath).mode & 0o777, 0o600);
+	const answer = await request({ socketPath, path: "/api/fleet" });
+	assert.equal(answer.status, 200);
+	assert.ok(answer.json().snapshot);
+});
+
+test("a second observer on the same archive is refused and names the first", async () => {
+	const second = await run(home, "observer", "--relay", relay.url, "--listen", "127.0.0.1:0");
+	assert.equal(second.code, 1);
+	assert.match(second.stderr, new RegExp(`pid ${observer.child.pid}`));
+});
+
+// ---- the stream ----
+
+test("a page that comes back with its cursor gets what it missed and no snapshot", async () => {
+	const { agent, channel } = await hello();
+	const first = await observer.page();
+	const { cursor } = await first.until((message) => message.snapshot && message);
+	first.close();
+	await agent.send(agent.event("note", { text: "meanwhile" }, { channel }));
+	await page.row((at) => at.text === "meanwhile");
+	const second = await observer.page(cursor);
+	await second.row((at) => at.text === "meanwhile");
+	assert.ok(!second.messages.some(({ snapshot }) => snapshot));
+	second.close();
+	await agent.close();
+});
+
+test("a cursor of another start gets a snapshot", async () => {
+	const stale = await observer.page("00000000-1");
+	await stale.until((message) => message.snapshot);
+	stale.close();
+});
+
+// ---- controls ----
+
+test("a prompt reaches the agent, again until it is answered, with one request id", async () => {
+	const { agent, channel, lane } = await hello();
+	const answer = await observer.post(
+		{ type: "prompt", agent: agent.id, channel, text: 'say "hi"\n' });
+	assert.equal(answer.status, 202);
+	const { requestId } = answer.json();
+	const first = await agent.control("prompt");
+	const second = await agent.control("prompt");
+	assert.equal(first.requestId, requestId);
+	assert.equal(second.requestId, requestId);
+	assert.notEqual(first.id, second.id);
+	assert.equal(first.epoch, agent.epoch);
+	assert.ok(first.expires > Date.now() / 1000 + 50);
+	assert.deepEqual(first.content, [{ type: "text", text: 'say "hi"\n' }]);
+	await agent.answer(first, "queued", { position: 2 });
+	await page.until((message) => message.controls?.find((at) =>
+		at.requestId === requestId && at.state === "answered" && at.status === "queued"));
+	const queue = await page.until((message) =>
+		message.lanes?.find((at) => at.id === lane && at.queue[0]?.state === "queued")?.queue);
+	assert.equal(queue[0].position, 2);
+	await agent.close();
+});
+
+test("a decision is sent, relayed and applied, and only then the card goes", async () => {
+	const { agent, channel } = await hello();
+	await agent.send(agent.event("turn_started", { promptId: "p" }, { channel, turn: "t1" }));
+	await agent.send(agent.event("acp_read", ask("rm -rf build"), {
+		channel, turn: "t1", authorization: { requestNonce: `n-${channel}`, actionable: true },
+	}));
+	const id = `n-${channel}`;
+	const card = await page.until((message) => message.cards?.find((at) => at.id === id));
+	assert.equal(card.text, "rm -rf build");
+	assert.equal(card.state, "pending");
+	assert.equal((await observer.post(
+		{ type: "permission_decision", card: id, option: "else" })).status, 400);
+	assert.equal((await observer.post(
+		{ type: "permission_decision", card: id, option: "ok" })).status, 202);
+	const decision = await agent.control("permission_decision");
+	assert.equal(decision.requestNonce, id);
+	assert.equal(decision.optionId, "ok");
+	await page.until((message) =>
+		message.cards?.find((at) => at.id === id && at.state === "relayed"));
+	await agent.answer(decision, "sent");
+	await agent.send(agent.event("acp_write", {
+		jsonrpc: "2.0", id: 7, result: { outcome: { outcome: "selected", optionId: "ok" } },
+	}, {
+		channel, turn: "t1",
+		authorization: { requestNonce: id, actionable: false, reason: "applied" },
+	}));
+	const over = await page.until((message) =>
+		message.cards?.find((at) => at.id === id && at.state === "over"));
+	assert.equal(over.outcome, "applied");
+	await page.until((message) => message.removedCards?.includes(id));
+	assert.equal((await observer.post(
+		{ type: "permission_decision", card: id, option: "ok" })).status, 404);
+	await agent.close();
+});
+
+test("a trimmed request cannot be allowed before its body has come", async () => {
+	const { agent, channel } = await hello();
+	const id = `t-${channel}`;
+	const whole = agent.event("acp_read", ask("make install"), {
+		channel, turn: "t1", authorization: { requestNonce: id, actionable: true },
+	});
+	await agent.send({ ...whole, trimmed: 9000,
+		payload: { elided: "acp_read payload too large", originalBytes: 70000 } });
+	const card = await page.until((message) => message.cards?.find((at) => at.id === id));
+	assert.equal(card.bodyReady, false);
+	const early = await observer.post({ type: "permission_decision", card: id, option: "ok" });
+	assert.notEqual(early.status, 202);
+	assert.equal((await observer.post({ type: "fetch_body", card: id })).status, 202);
+	const fetch = await agent.control("fetch_body");
+	assert.equal(fetch.epoch, agent.epoch);
+	assert.equal(fetch.seq, whole.seq);
+	const text = JSON.stringify(whole);
+	await agent.answer(fetch, "ok");
+	for (const part of [2, 1])
+		await agent.send(agent.event("body_part", {
+			epoch: agent.epoch, seq: whole.seq, part, parts: 2,
+			text: part === 1 ? text.slice(0, 100) : text.slice(100),
+		}, { channel }), { replayed: true });
+	const ready = await page.until((message) =>
+		message.cards?.find((at) => at.id === id && at.bodyReady));
+	assert.equal(ready.text, "make install");
+	assert.equal((await observer.post(
+		{ type: "permission_decision", card: id, option: "ok" })).status, 202);
+	await agent.control("permission_decision");
+	await agent.close();
+});
+
+// ---- commands ----
+
+test("perch ls, tail, prompt and approve work without a page", async () => {
+	const { agent, channel } = await hello("gemini");
+	const listed = await run(home, "ls");
+	assert.match(listed.stdout, /gemini +api-server/);
+
+	const tail = run(home, "tail", "--json", "--count", "1", "gemini");
+	let tailed = false;
+	tail.then(() => { tailed = true; });
+	for (let i = 0; !tailed; i++) {
+		await agent.send(agent.event("note", { text: `tick ${i}` }, { channel }));
+		await page.row((at) => at.text === `tick ${i}`);
+	}
+	assert.match(JSON.parse((await tail).stdout).text, /^tick/);
+
+	const prompted = run(home, "prompt", "gemini", "Run the tests");
+	const prompt = await agent.control("prompt");
+	assert.equal(prompt.content[0].text, "Run the tests");
+	await agent.answer(prompt, "started");
+	assert.deepEqual(await prompted, { code: 0, stdout: "started\n", stderr: "" });
+
+	const refused = run(home, "prompt", `gemini/${channel}`, "Again");
+	const again = await agent.control("prompt");
+	await agent.answer(again, "refused", { detail: "not now" });
+	assert.equal((await refused).code, 1);
+
+	await agent.send(agent.event("acp_read", ask("make"), {
+		channel, turn: "t1", authorization: { requestNonce: `cli-${channel}`, actionable: true },
+	}));
+	await page.until((message) => message.cards?.find((at) => at.id === `cli-${channel}`));
+	assert.match((await run(home, "approve")).stdout, /gemini wants to run make/);
+	const approved = run(home, "approve", "gemini", "allow");
+	const decision = await agent.control("permission_decision");
+	assert.equal(decision.optionId, "ok");
+	await agent.send(agent.event("acp_write", {
+		id: 7, result: { outcome: { outcome: "selected", optionId: "ok" } },
+	}, {
+		channel, turn: "t1",
+		authorization: { requestNonce: `cli-${channel}`, actionable: false, reason: "applied" },
+	}));
+	assert.deepEqual(await approved, { code: 0, stdout: "applied\n", stderr: "" });
+	await agent.close();
+});
+
+test("perch open prints the address with the token; --rotate makes another", async () => {
+	const opened = await run(home, "open");
+	assert.equal(opened.stdout, `http://127.0.0.1:${observer.port}/#${observer.token}\n`);
+	const rotated = (await run(home, "open", "--rotate")).stdout.trim().split("#")[1];
+	assert.notEqual(rotated, observer.token);
+	assert.equal((await observer.get("/api/fleet")).status, 401);
+	observer.token = rotated;
+	assert.equal((await observer.get("/api/fleet")).status, 200);
+});
+
+test("perch key and perch attest make an agent known that carries no attestation", async (t) => {
+	const own = makeHome();
+	const quiet = await startObserver(relay.url, own);
+	t.after(async () => { await quiet.end(); own.remove(); });
+	await quiet.connected();
+	const shown = await run(own, "key", "show");
+	assert.equal(shown.stdout.trim(), npubEncode(own.owner.pub));
+	const agent = await Harness.open(relay.url, own.owner);
+	const tag = JSON.parse((await run(own, "attest", agent.id)).stdout);
+	assert.deepEqual(tag.slice(0, 3), ["auth", own.owner.pub, ""]);
+	const channel = channelId();
+	const watched = await quiet.page();
+	t.after(() => watched.close());
+	agent.key.auth = undefined;
+	await agent.send(agent.event("note", { text: "first" }, { channel }), { plain: true });
+	await watched.row(({ text }) => text === "first");
+	await agent.close();
+});
+
+test("a large Cookie of another server on this address does no harm", async () => {
+	const headers = { authorization: "", cookie: `session=${"x".repeat(12000)}` };
+	assert.equal((await observer.get("/healthz", { headers })).status, 200);
+});
+
+test("a page that does not read is dropped to a snapshot and hinders nobody", async () => {
+	const { agent, channel } = await hello();
+	const slow = await observer.page();
+	const { cursor } = await slow.until((message) => message.snapshot && message);
+	slow.res.pause();
+	const text = "y".repeat(60000);
+	/* More than the ring and the sockets hold. */
+	for (let i = 0; i < 260; i++)
+		await agent.send(agent.event("note", { text: `${i} ${text}` }, { channel }));
+	await page.row((at) => at.text?.startsWith("259 "));
+	slow.res.resume();
+	await slow.until((message) => message.snapshot && message.cursor !== cursor);
+	slow.close();
+	await agent.close();
+});
+
+test("SIGTERM ends an observer that has pages open", async () => {
+	const own = makeHome();
+	const stopping = await startObserver(relay.url, own);
+	const open = await stopping.page();
+	await open.until((message) => message.snapshot);
+	await stopping.end();
+	own.remove();
+});
+
+// ---- restart ----
+
+test("a restart keeps the fleet, the rows, the token and what was seen", async () => {
+	const own = makeHome();
+	let again = await startObserver(relay.url, own);
+	const { token } = again;
+	await again.connected();
+	const channel = channelId();
+	const agent = await Harness.open(relay.url, own.owner);
+	await agent.send(agent.started_event(channel));
+	for (let i = 0; i < 20; i++)
+		await agent.send(agent.batch(Array.from({ length: 40 }, (_, k) =>
+			agent.event("note", { text: `note ${i * 40 + k}` }, { channel }))));
+	const shown = await again.page();
+	await shown.until((message) => message.rows?.find(({ text }) => text === "note 799")
+		|| message.lanes?.find(({ lastMs }) => lastMs));
+	const lane = `${agent.id}/${channel}`;
+	const wait = async () => {
+		for (;;) {
+			const { rows } = await again.rows(lane, "&limit=1");
+			if (rows[0]?.text === "note 799")
+				return;
+			await shown.until((message) => message.now && message.cursor);
+		}
+	};
+	await wait();
+	const before = await again.rows(lane, "&limit=1000");
+	shown.close();
+	await again.end();
+
+	again = await startObserver(relay.url, own);
+	assert.equal(again.token, token);
+	const fleet = (await again.get("/api/fleet")).json();
+	assert.equal(fleet.lanes.find(({ id }) => id === lane).channelName, "api-server");
+	/* Newest from memory, the rest from the archive: pages that join without a seam. */
+	let rows = [], query = "";
+	for (let more = true; more;) {
+		const part = await again.rows(lane, `&limit=150${query}`);
+		rows = [...part.rows, ...rows];
+		more = part.more;
+		if (rows.length)
+			query = `&before=${rows[0].pos}`;
+	}
+	assert.deepEqual(rows.map(({ id }) => id), before.rows.map(({ id }) => id));
+	assert.deepEqual(rows, before.rows);
+	await again.end();
+	await agent.close();
+	own.remove();
+});

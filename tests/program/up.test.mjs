@@ -1,0 +1,119 @@
+// perch up: what a newcomer's one command does, and what it leaves behind.
+import assert from "node:assert/strict";
+import { createServer } from "node:net";
+import { rmSync } from "node:fs";
+import { test } from "node:test";
+import { Up, descendantsOf, isAlive, makeHome, processesOf, until } from "./support/up.mjs";
+
+const laneOf = (fleet, name) => fleet.lanes.find((lane) => lane.channelName === name);
+
+test("up prints one ready line, serves the page behind its token, and stops with nothing left", async () => {
+	const up = await new Up().ready();
+	const page = await fetch(new URL("/", up.url));
+	assert.equal(page.status, 200);
+	assert.match(page.headers.get("content-security-policy"), /default-src 'none'/);
+	assert.equal((await fetch(new URL("/api/fleet", up.url))).status, 401);
+	const fleet = await up.fleet();
+	assert.deepEqual(fleet.agents, []);
+	assert.equal(up.stdout.trim().split("\n").length, 1);
+	const pids = descendantsOf(up.child.pid);
+	assert.equal(pids.length, 2); // relay and observer
+	assert.deepEqual(await up.stop(), { code: 0, signal: null });
+	assert.deepEqual(pids.filter(isAlive), []);
+});
+
+test("up --demo shows two channels, a permission and a failure", async () => {
+	const up = await new Up(["--demo"]).ready();
+	try {
+		const fleet = await until(async () => {
+			const got = await up.fleet();
+			return got.cards.length > 0 && got.lanes.length === 2 && got;
+		}, "two lanes and a card");
+		const api = laneOf(fleet, "api-server");
+		assert.ok(api && laneOf(fleet, "web"));
+		assert.equal(fleet.agents[0].name, "demo");
+		const rows = (await Promise.all(fleet.lanes.map((lane) => up.rows(lane.id)))).flat();
+		const types = new Set(rows.map((row) => row.type));
+		for (const type of ["prompt", "thought", "plan", "message", "tool", "permission"])
+			assert.ok(types.has(type), `no ${type} row among ${[...types]}`);
+		assert.ok(rows.some((row) => row.type === "tool" && row.parts?.some((part) => part.type === "diff")));
+	} finally {
+		await up.stop();
+	}
+});
+
+test("a killed up leaves no process behind", async () => {
+	const up = await new Up(["--demo"], { keepHome: true }).ready();
+	assert.ok(descendantsOf(up.child.pid).length >= 4); // relay, observer, agent, its demo agent
+	up.child.kill("SIGKILL");
+	await up.exited;
+	await until(() => processesOf(up.home).length === 0, "its children to end");
+	rmSync(up.home, { recursive: true });
+});
+
+test("a second up attaches: the same page, and its agent is in the same fleet", async () => {
+	const up = await new Up([], { keepHome: true }).ready();
+	try {
+		const bare = await new Up([], { home: up.home, keepHome: true }).ready();
+		assert.equal(bare.url.href, up.url.href);
+		assert.deepEqual(await bare.exited, { code: 0, signal: null });
+		const second = await new Up(["--demo", "--name", "other"], { home: up.home, keepHome: true }).ready();
+		await until(async () => (await up.fleet()).agents.some((agent) => agent.name === "other" && agent.online),
+			"the second agent");
+		assert.deepEqual(await second.stop(), { code: 0, signal: null });
+		assert.ok(isAlive(up.part("observer")));
+	} finally {
+		await up.stop();
+		rmSync(up.home, { recursive: true, force: true });
+	}
+});
+
+for (const option of ["--relay-listen", "--listen"])
+	test(`a taken port is named with who holds it and what to do: ${option}`, async () => {
+		const server = createServer().listen(0, "127.0.0.1");
+		await new Promise((resolve) => server.on("listening", resolve));
+		const { port } = server.address();
+		const up = new Up([option, `127.0.0.1:${port}`]);
+		const status = await up.exited;
+		server.close();
+		assert.equal(status.code, 1);
+		assert.match(up.stderr, new RegExp(`port ${port} is taken by process ${process.pid} `));
+		assert.ok(up.stderr.includes(`${option} HOST:PORT`));
+		rmSync(up.home, { recursive: true, force: true });
+	});
+
+test("a relay that was killed comes back and the agent is seen again, nothing doubled", async () => {
+	const up = await new Up(["--demo"]).ready();
+	try {
+		const card = await until(async () => (await up.fleet()).cards[0], "the permission");
+		const old = up.part("relay");
+		process.kill(old, "SIGKILL");
+		await until(() => up.part("relay") && up.part("relay") !== old, "a new relay");
+		await until(async () => (await up.fleet()).health.relay.state === "ready", "the link");
+		await until(async () => {
+			const answer = await up.control({ agent: card.agent, type: "permission_decision", card: card.id,
+				option: card.options.find((option) => option.kind === "allow_once").id }).catch(() => null);
+			return answer;
+		}, "the decision to be taken");
+		const row = await until(async () => (await up.rows(card.lane)).find((it) =>
+			it.type === "permission" && it.nonce === card.id && it.state === "allowed"), "the receipt");
+		assert.equal(row.by, "you");
+		const ids = (await up.rows(card.lane)).map((it) => it.id);
+		assert.equal(new Set(ids).size, ids.length);
+	} finally {
+		await up.stop();
+	}
+});
+
+test("two commands with the same agent name: the second names the first", async () => {
+	const home = makeHome();
+	const up = await new Up(["--demo"], { home, keepHome: true }).ready();
+	try {
+		const second = new Up(["--demo"], { home, keepHome: true });
+		await second.exited;
+		assert.match(second.stderr, /pid \d+/);
+	} finally {
+		await up.stop();
+		rmSync(home, { recursive: true, force: true });
+	}
+});

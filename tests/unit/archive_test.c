@@ -1,0 +1,371 @@
+#include "observer/archive_db.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "observer/model.h"
+#include "tests/unit/support/support.h"
+
+#define EPOCH "6a0000010000000a"
+#define LATER "6a0000020000000b"
+#define API "00000000-0000-4000-8000-0000000000a1"
+#define T0 1796040000000
+
+static const uint8_t claude[KEY_BYTES] = {0xc1};
+
+struct home {
+	char folder[64], path[96];
+	struct archive_db *db;
+};
+
+static void open_db(struct home *home)
+{
+	struct err err;
+
+	home->db = archive_db_open(home->path, &err);
+	ck_assert_msg(home->db != NULL, "%s", err.text);
+}
+
+static void begin(struct home *home)
+{
+	(void)snprintf(home->folder, sizeof(home->folder), "%s/perch-archive-XXXXXX",
+		       P_tmpdir);
+	ck_assert_ptr_nonnull(mkdtemp(home->folder));
+	(void)snprintf(home->path, sizeof(home->path), "%s/a.db", home->folder);
+	open_db(home);
+}
+
+static void end(struct home *home)
+{
+	static const char *const names[] = {"", "-wal", "-shm"};
+	char path[128];
+
+	archive_db_close(home->db);
+	for (size_t i = 0; i < 3; i++) {
+		(void)snprintf(path, sizeof(path), "%s%s", home->path, names[i]);
+		(void)unlink(path);
+	}
+	ck_assert_int_eq(rmdir(home->folder), 0);
+}
+
+/* One event as a frame of its own. */
+static void event(struct home *home, const char *epoch, unsigned seq, const char *kind,
+		  const char *turn, const char *payload)
+{
+	struct buf text = {.max = 65535};
+	struct err err;
+
+	(void)buf_printf(&text,
+			 "{\"seq\":%u,\"monotonicMs\":%u,\"timestamp\":"
+			 "\"2026-11-30T12:00:00.000Z\",\"kind\":\"%s\",\"agentIndex\":0,"
+			 "\"channelId\":\"" API "\",\"sessionId\":\"s\",\"turnId\":",
+			 seq, seq, kind);
+	(void)buf_printf(&text, turn ? "\"%s\"" : "null%s", turn ? turn : "");
+	(void)buf_printf(&text, ",\"payload\":%s,\"epoch\":\"%s\",\"frame\":%u}", payload,
+			 epoch, seq);
+	ck_assert_msg(archive_db_frame(home->db, claude, epoch, seq, T0, buf_slice(&text),
+				       &err),
+		      "%s", err.text);
+	buf_finish(&text);
+}
+
+static void note(struct home *home, unsigned seq)
+{
+	event(home, EPOCH, seq, "note", NULL, "{\"text\":\"n\"}");
+}
+
+static struct archive_answer rows(struct home *home, const char *before, size_t limit)
+{
+	struct archive_answer answer = {0};
+	struct pos pos;
+	struct err err;
+
+	if (before)
+		ck_assert(pos_parse(slice_of(before), &pos));
+	ck_assert(archive_db_rows(home->db, claude, SLICE(API), before ? &pos : NULL,
+				  limit, &answer, &err));
+	return answer;
+}
+
+START_TEST(the_file_is_its_owners_alone)
+{
+	struct home home;
+	struct stat info;
+
+	begin(&home);
+	ck_assert_int_eq(stat(home.path, &info), 0);
+	ck_assert_uint_eq(info.st_mode & 0777, 0600);
+	end(&home);
+}
+END_TEST
+
+START_TEST(an_event_comes_back_byte_for_byte)
+{
+	struct home home;
+	struct archive_answer answer = {0};
+	const struct pos pos = {EPOCH, 7};
+	struct err err;
+
+	begin(&home);
+	event(&home, EPOCH, 7, "note", NULL,
+	      "{\"text\":\"a\\u00e9 \xc3\xa9\",\"n\":1.50}");
+	ck_assert(archive_db_event(home.db, claude, &pos, &answer, &err));
+	ck_assert(slice_find_slice((struct slice){answer.text, answer.text_len},
+				   SLICE("{\"text\":\"a\\u00e9 \xc3\xa9\",\"n\":1.50}")) <
+		  answer.text_len);
+	archive_db_answer_finish(&answer);
+	end(&home);
+}
+END_TEST
+
+START_TEST(an_event_that_is_not_there_is_not_found)
+{
+	struct home home;
+	struct archive_answer answer = {0};
+	const struct pos pos = {EPOCH, 7};
+	struct err err;
+
+	begin(&home);
+	ck_assert(!archive_db_event(home.db, claude, &pos, &answer, &err));
+	ck_assert_int_eq(err.code, ERR_NOT_FOUND);
+	end(&home);
+}
+END_TEST
+
+START_TEST(a_frame_stored_twice_is_there_once)
+{
+	struct home home;
+	struct archive_answer answer;
+
+	begin(&home);
+	note(&home, 1);
+	note(&home, 1);
+	answer = rows(&home, NULL, 10);
+	ck_assert_uint_eq(answer.row_count, 1);
+	archive_db_answer_finish(&answer);
+	end(&home);
+}
+END_TEST
+
+START_TEST(pages_join_from_the_newest_to_the_first)
+{
+	struct home home;
+	char before[POS_LEN + 1];
+	unsigned next = 1500, pages = 0;
+	bool more = true;
+
+	begin(&home);
+	ck_assert(archive_db_begin(home.db, NULL));
+	for (unsigned seq = 1; seq <= 1500; seq++)
+		note(&home, seq);
+	ck_assert(archive_db_commit(home.db, NULL));
+	for (; more; pages++) {
+		struct archive_answer answer = rows(&home, pages ? before : NULL, 400);
+
+		for (size_t i = answer.row_count; i-- > 0;)
+			ck_assert_uint_eq(answer.rows[i].pos.seq, next--);
+		pos_format(&answer.rows[0].pos, before);
+		more = answer.more;
+		archive_db_answer_finish(&answer);
+	}
+	ck_assert_uint_eq(next, 0);
+	ck_assert_uint_eq(pages, 4);
+	end(&home);
+}
+END_TEST
+
+START_TEST(a_turn_is_derived_whole_even_where_a_page_begins_inside_it)
+{
+	struct home home;
+	struct archive_answer answer;
+
+	begin(&home);
+	event(&home, EPOCH, 1, "turn_started", "t1",
+	      "{\"promptId\":\"p\",\"source\":\"owner\"}");
+	event(&home, EPOCH, 2, "acp_read", "t1",
+	      "{\"method\":\"session/update\",\"params\":{\"update\":{\"sessionUpdate\":"
+	      "\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"Hel\"}}}"
+	      "}");
+	event(&home, EPOCH, 3, "acp_read", "t1",
+	      "{\"method\":\"session/update\",\"params\":{\"update\":{\"sessionUpdate\":"
+	      "\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"lo\"}}}"
+	      "}");
+	answer = rows(&home, EPOCH "/0000000000000003", 1);
+	ck_assert_uint_eq(answer.row_count, 1);
+	ck_assert_ptr_nonnull(strstr(answer.rows[0].json, "\"text\":\"Hello\""));
+	ck_assert(answer.more);
+	archive_db_answer_finish(&answer);
+	end(&home);
+}
+END_TEST
+
+START_TEST(a_newer_epoch_ends_what_an_older_one_left_open)
+{
+	struct home home;
+	struct archive_answer answer;
+
+	begin(&home);
+	event(&home, EPOCH, 1, "turn_started", "t1", "{\"promptId\":\"p\"}");
+	event(&home, LATER, 1, "note", NULL, "{\"text\":\"n\"}");
+	answer = rows(&home, LATER "/0000000000000001", 10);
+	ck_assert_uint_eq(answer.row_count, 1);
+	ck_assert_ptr_nonnull(strstr(answer.rows[0].json, "\"state\":\"failed\""));
+	archive_db_answer_finish(&answer);
+	end(&home);
+}
+END_TEST
+
+START_TEST(a_fetched_body_takes_the_place_of_what_was_cut)
+{
+	struct home home;
+	struct archive_answer answer;
+	struct err err;
+
+	begin(&home);
+	note(&home, 1);
+	ck_assert(archive_db_body(home.db, claude, EPOCH, 1,
+				  SLICE("{\"seq\":1,\"timestamp\":\"2026-11-30T12:00:00."
+					"000Z\",\"kind\":\"note\","
+					"\"agentIndex\":0,\"channelId\":\"" API
+					"\",\"sessionId\":null,\"turnId\":null,"
+					"\"payload\":{\"text\":\"whole\"}}"),
+				  &err));
+	answer = rows(&home, NULL, 10);
+	ck_assert_ptr_nonnull(strstr(answer.rows[0].json, "\"text\":\"whole\""));
+	archive_db_answer_finish(&answer);
+	end(&home);
+}
+END_TEST
+
+START_TEST(the_reducer_and_the_archive_make_the_same_rows)
+{
+	static const char *const texts[] = {
+		"{\"promptId\":\"p\",\"source\":\"owner\",\"text\":\"go\"}",
+		"{\"method\":\"session/"
+		"update\",\"params\":{\"update\":{\"sessionUpdate\":"
+		"\"tool_call\",\"toolCallId\":\"c\",\"title\":\"T\"}}}",
+		"{\"promptId\":\"p\",\"stopReason\":\"end_turn\"}"};
+	static const char *const kinds[] = {"turn_started", "acp_read", "turn_completed"};
+	struct home home;
+	struct model *model = model_create();
+	struct archive_answer answer;
+	struct buf all = {.max = 1u << 20};
+
+	begin(&home);
+	for (unsigned i = 0; i < 3; i++) {
+		struct archive_answer found = {0};
+		const struct pos pos = {EPOCH, i + 1};
+		struct observer_event read;
+		const struct model_event in = {
+			.agent = claude, .epoch = EPOCH, .event = &read};
+
+		event(&home, EPOCH, i + 1, kinds[i], "t1", texts[i]);
+		ck_assert(archive_db_event(home.db, claude, &pos, &found, NULL));
+		ck_assert(observer_event_parse((struct slice){found.text, found.text_len},
+					       &read, NULL));
+		ck_assert(model_apply(model, &in));
+		archive_db_answer_finish(&found);
+	}
+	model_settle(model, T0);
+	ck_assert(model_write_rows(model, claude, SLICE(API), NULL, 100, &all));
+	answer = rows(&home, NULL, 100);
+	ck_assert_uint_eq(answer.row_count, 3);
+	for (size_t i = 0; i < answer.row_count; i++)
+		ck_assert_msg(strstr(buf_text(&all), answer.rows[i].json) != NULL, "%s",
+			      answer.rows[i].json);
+	archive_db_answer_finish(&answer);
+	buf_finish(&all);
+	model_destroy(model);
+	end(&home);
+}
+END_TEST
+
+/* ---- starting again ---- */
+
+struct loaded {
+	unsigned events, numbers, gone;
+	struct pos floor;
+};
+
+static void on_number(void *ctx, const uint8_t *agent, const char *epoch, uint64_t number)
+{
+	(void)agent;
+	(void)epoch;
+	(void)number;
+	((struct loaded *)ctx)->numbers++;
+}
+
+static void on_gone(void *ctx, const uint8_t *agent, const char *epoch,
+		    struct frame_range range)
+{
+	(void)agent;
+	(void)epoch;
+	((struct loaded *)ctx)->gone += (unsigned)(range.last - range.first + 1);
+}
+
+static void on_event(void *ctx, const uint8_t *agent, const char *epoch,
+		     struct slice text, int64_t received_ms)
+{
+	(void)agent;
+	(void)epoch;
+	(void)text;
+	(void)received_ms;
+	((struct loaded *)ctx)->events++;
+}
+
+static void on_floor(void *ctx, const uint8_t *agent, struct slice channel,
+		     const struct pos *pos)
+{
+	(void)agent;
+	(void)channel;
+	((struct loaded *)ctx)->floor = *pos;
+}
+
+START_TEST(a_start_knows_all_frame_numbers_but_only_the_newest_events)
+{
+	const struct archive_loader loader = {on_number, on_gone, on_event, on_floor};
+	struct loaded loaded = {0};
+	struct home home;
+	struct err err;
+
+	begin(&home);
+	ck_assert(archive_db_begin(home.db, &err));
+	for (unsigned seq = 1; seq <= 2000; seq++)
+		note(&home, seq);
+	ck_assert(archive_db_gone(home.db, claude, EPOCH,
+				  (struct frame_range){2001, 2003}, &err));
+	ck_assert(archive_db_commit(home.db, &err));
+	archive_db_close(home.db);
+	open_db(&home);
+	ck_assert(archive_db_load(home.db, &loader, &loaded, &err));
+	ck_assert_uint_eq(loaded.numbers, 2000);
+	ck_assert_uint_eq(loaded.gone, 3);
+	ck_assert_uint_lt(loaded.events, 1000);
+	ck_assert_uint_ge(loaded.events, 300);
+	ck_assert_uint_eq(loaded.floor.seq, 1700);
+	end(&home);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("archive");
+	TCase *tcase = tcase_create("database");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, the_file_is_its_owners_alone);
+	tcase_add_test(tcase, an_event_comes_back_byte_for_byte);
+	tcase_add_test(tcase, an_event_that_is_not_there_is_not_found);
+	tcase_add_test(tcase, a_frame_stored_twice_is_there_once);
+	tcase_add_test(tcase, pages_join_from_the_newest_to_the_first);
+	tcase_add_test(tcase, a_turn_is_derived_whole_even_where_a_page_begins_inside_it);
+	tcase_add_test(tcase, a_newer_epoch_ends_what_an_older_one_left_open);
+	tcase_add_test(tcase, a_fetched_body_takes_the_place_of_what_was_cut);
+	tcase_add_test(tcase, the_reducer_and_the_archive_make_the_same_rows);
+	tcase_add_test(tcase, a_start_knows_all_frame_numbers_but_only_the_newest_events);
+	suite_add_tcase(suite, tcase);
+	return test_run(suite);
+}
