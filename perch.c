@@ -33,9 +33,8 @@ static const struct command {
 static void print_help(FILE *out)
 {
 	(void)fputs("Usage: perch COMMAND [OPTIONS]\n"
-		    "Watch, steer and look back over your coding agents, through a relay "
-		    "that "
-		    "can read none of it.\n\n",
+		    "Watch, steer and look back over your coding agents, through a\n"
+		    "relay that can read none of it.\n\n",
 		    out);
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		(void)fprintf(out, "  %-11s %s\n", commands[i].name, commands[i].summary);

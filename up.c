@@ -15,13 +15,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cJSON.h>
+
 #include "wire/base/buf.h"
 #include "wire/base/err.h"
+#include "wire/base/mem.h"
 #include "wire/base/slice.h"
 #include "wire/host/log.h"
 #include "wire/host/options.h"
 #include "wire/host/paths.h"
-#include "wire/nostr/json.h"
 
 /* How long a child may take before we say that we wait for it, and before `ready` is
  * printed without the agent: its own start-up (npx, a login) may take minutes and shows
@@ -35,7 +37,6 @@
 #define UP_RESTARTS_MAX \
 	5 /* in a minute; then something is wrong that a restart won't mend */
 #define UP_RESTART_SPAN_MS 60000
-#define UP_ARGS_MAX 64
 
 enum part { PART_RELAY, PART_OBSERVER, PART_AGENT, PART_COUNT };
 
@@ -76,17 +77,18 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* argv of one child, built on the stack of part_start(). */
+/* argv of one child, NULL-terminated. */
 struct arguments {
-	const char *values[UP_ARGS_MAX];
+	const char **values;
 	size_t count;
 };
 
 static void add(struct arguments *arguments, const char *value)
 {
-	/* The last place stays NULL for execv. */
-	if (arguments->count + 1 < UP_ARGS_MAX)
-		arguments->values[arguments->count++] = value;
+	arguments->values =
+		mem_grow(arguments->values, arguments->count + 2, sizeof(char *));
+	arguments->values[arguments->count++] = value;
+	arguments->values[arguments->count] = NULL;
 }
 
 static void add_list(struct arguments *arguments, const char *option,
@@ -143,7 +145,7 @@ static void agent_arguments(const struct up *up, struct arguments *arguments)
 
 /* In the child: dies with its parent, has a group of its own (so that Ctrl-C reaches only
  * us and the order of stopping is ours), and no signal blocked. */
-static void become(const struct up *up, pid_t parent, int ready_fd, char *const argv[])
+static void become(const struct up *up, pid_t parent, int ready_fd, const char *argv[])
 {
 	sigset_t none;
 
@@ -154,14 +156,15 @@ static void become(const struct up *up, pid_t parent, int ready_fd, char *const 
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)fcntl(ready_fd, F_SETFD, 0);
-	(void)execv(up->self, argv);
+	/* execv takes char *const[] for history's sake and changes nothing. */
+	(void)execv(up->self, (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
 
 static bool part_start(struct up *up, enum part part, struct err *err)
 {
 	struct part_state *state = &up->parts[part];
-	struct arguments arguments = {.count = 0};
+	struct arguments arguments = {NULL, 0};
 	char ready_text[16];
 	int ready[2];
 	pid_t parent = getpid();
@@ -194,17 +197,13 @@ static bool part_start(struct up *up, enum part part, struct err *err)
 		break;
 	}
 	pid = fork();
+	if (pid == 0)
+		become(up, parent, ready[1], arguments.values);
+	free(arguments.values);
 	if (pid < 0) {
 		(void)close(ready[0]);
 		(void)close(ready[1]);
 		return err_errno(err, "cannot start the %s", part_names[part]);
-	}
-	if (pid == 0) {
-		/* execv takes char *const[] for history's sake and changes nothing. */
-		char *argv[UP_ARGS_MAX];
-
-		memcpy(argv, arguments.values, sizeof(argv));
-		become(up, parent, ready[1], argv);
 	}
 	(void)close(ready[1]);
 	if (state->ready_fd >= 0)
@@ -371,44 +370,44 @@ static void part_stop(struct up *up, enum part part)
 /* What a second `perch up` needs to attach: run/up.json. */
 static bool save_state(const struct up *up, const char *path, struct err *err)
 {
-	struct buf text;
+	cJSON *state = cJSON_CreateObject();
+	char *text;
 	bool ok;
 
-	buf_init(&text, 4096);
-	(void)buf_lit(&text, "{");
-	(void)json_write_member_string(&text, SLICE("relay"), slice_of(up->relay_url));
-	(void)json_write_member_string(&text, SLICE("page"), slice_of(up->page_url));
-	(void)buf_lit(&text, "}\n");
-	ok = paths_write(path, buf_slice(&text), err);
-	buf_wipe(&text);
+	(void)cJSON_AddStringToObject(state, "relay", up->relay_url);
+	(void)cJSON_AddStringToObject(state, "page", up->page_url);
+	text = cJSON_PrintUnformatted(state);
+	cJSON_Delete(state);
+	if (!text)
+		return err_set(err, ERR_SYSTEM, "out of memory");
+	ok = paths_write(path, slice_of(text), err);
+	cJSON_free(text);
 	return ok;
+}
+
+static bool load_text(const cJSON *state, const char *name, char *out, size_t size)
+{
+	const char *text =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(state, name));
+
+	return text && (size_t)snprintf(out, size, "%s", text) < size;
 }
 
 static bool load_state(struct up *up, const char *path, struct err *err)
 {
 	struct buf text;
-	struct json json;
-	struct slice key, value;
-	bool ok;
+	cJSON *state = NULL;
+	bool ok = false;
 
 	buf_init(&text, 4096);
-	ok = paths_read(path, &text, err);
-	if (!ok)
+	if (!paths_read(path, &text, err))
 		goto out;
-	json_init(&json, buf_slice(&text));
-	ok = json_enter_object(&json);
-	while (ok && json_member(&json, &key)) {
-		if (!json_string(&json, &value))
-			break;
-		if (json_is(key, SLICE("relay")))
-			(void)snprintf(up->relay_url, sizeof(up->relay_url), "%.*s",
-				       SLICE_ARG(value));
-		else if (json_is(key, SLICE("page")))
-			(void)snprintf(up->page_url, sizeof(up->page_url), "%.*s",
-				       SLICE_ARG(value));
-	}
-	ok = json_end(&json, err);
+	state = cJSON_ParseWithLength(text.ptr, text.len);
+	ok = (load_text(state, "relay", up->relay_url, sizeof(up->relay_url)) &&
+	      load_text(state, "page", up->page_url, sizeof(up->page_url))) ||
+	     err_set(err, ERR_MALFORMED, "%s is broken", path);
 out:
+	cJSON_Delete(state);
 	buf_wipe(&text);
 	return ok;
 }
