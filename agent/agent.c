@@ -52,6 +52,7 @@ struct setup {
 	struct buf auth_tag, epoch_path;
 	uint8_t owner[KEY_BYTES];
 	int lock_fd;
+	bool is_usage; /* what fails now is how we were called */
 };
 
 static enum options_result parse(int argc, char *argv[], struct arguments *out,
@@ -99,7 +100,7 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 		.usage = "[OPTIONS] -- COMMAND [ARGUMENT…]",
 		.summary = "Runs an ACP agent, feeds what it does to its owner, and does "
 			   "what the owner asks.",
-		.example = "perch agent --channel api -- claude-agent-acp",
+		.example = "  perch agent --channel api -- claude-agent-acp",
 		.options = table,
 		.min_args = 1,
 		.max_args = -1,
@@ -280,6 +281,7 @@ static bool attest_here(struct crypto *crypto, struct setup *setup, struct err *
 static bool load_auth(struct crypto *crypto, struct setup *setup, struct err *err)
 {
 	int64_t expires;
+	struct err why;
 	bool made;
 
 	if (!keyfile_ensure(crypto, slice_of(setup->name), &setup->keypair, &made, err))
@@ -289,8 +291,11 @@ static bool load_auth(struct crypto *crypto, struct setup *setup, struct err *er
 			return false;
 	}
 	if (!nipoa_parse(crypto, buf_slice(&setup->auth_tag),
-			 keypair_public(setup->keypair), setup->owner, &expires, err))
-		return false;
+			 keypair_public(setup->keypair), setup->owner, &expires, &why))
+		return err_set(err, why.code,
+			       "the attestation of agent key %.64s is broken (%.48s): "
+			       "run \"perch attest %.64s\" on the owner's machine",
+			       setup->name, why.text, setup->name);
 	if (expires <= loop_unix_ms() / 1000)
 		return err_set(
 			err, ERR_REFUSED,
@@ -334,6 +339,7 @@ out:
 static bool resolve(const struct arguments *arguments, struct crypto *crypto,
 		    struct setup *setup, struct err *err)
 {
+	setup->is_usage = true;
 	if (arguments->slots != 1)
 		return err_set(err, ERR_REFUSED,
 			       "--slots %lld: this version runs one agent process; start "
@@ -351,7 +357,10 @@ static bool resolve(const struct arguments *arguments, struct crypto *crypto,
 		return false;
 	setup->environment = child_environment(environ, arguments->environment.values,
 					       arguments->environment.count, err);
-	return setup->environment && lock(setup, err) && load_auth(crypto, setup, err);
+	if (!setup->environment)
+		return false;
+	setup->is_usage = false;
+	return lock(setup, err) && load_auth(crypto, setup, err);
 }
 
 static void setup_finish(struct setup *setup)
@@ -424,8 +433,10 @@ int agent_main(int argc, char *argv[])
 		break;
 	}
 	keyfile_guard_process();
+	setup.is_usage = true;
 	if (!log_parse_level(arguments.log_level, &level, &err))
 		goto out;
+	setup.is_usage = false;
 	log_set_level(level);
 	loop = loop_create(&err);
 	if (!loop || !resolve(&arguments, loop->crypto, &setup, &err))
@@ -436,8 +447,10 @@ int agent_main(int argc, char *argv[])
 	loop_run(loop);
 	status = harness_exit_status(harness);
 out:
-	if (!harness)
+	if (!harness) {
 		(void)fprintf(stderr, "perch agent: %s\n", err.text);
+		status = setup.is_usage ? 2 : EXIT_FAILURE;
+	}
 	harness_destroy(harness);
 	if (loop)
 		loop_destroy(loop);

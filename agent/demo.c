@@ -776,7 +776,7 @@ int demo_main(int argc, char *argv[])
 		.summary = "A scripted ACP agent on standard input and output: give it "
 			   "the prompt "
 			   "\"demo\".",
-		.example = "perch up -- perch demo-agent",
+		.example = "  perch up -- perch demo-agent",
 		.options = table,
 	};
 	struct options *options;

@@ -138,7 +138,8 @@ void proctree_kill(pid_t root, const pid_t *spare, size_t spare_count)
 	free(table.list);
 }
 
-void proctree_reap(const pid_t *spare, size_t spare_count)
+/* All of them, found in /proc. */
+static void reap_by_table(const pid_t *spare, size_t spare_count)
 {
 	struct table table = {0};
 	pid_t self = getpid();
@@ -152,4 +153,20 @@ void proctree_reap(const pid_t *spare, size_t spare_count)
 			(void)waitpid(process->pid, NULL, WNOHANG);
 	}
 	free(table.list);
+}
+
+void proctree_reap(const pid_t *spare, size_t spare_count)
+{
+	siginfo_t info = {0};
+
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid != 0) {
+		if (is_spared(info.si_pid, spare, spare_count)) {
+			/* It would be named again and again, and hide the others. */
+			reap_by_table(spare, spare_count);
+			return;
+		}
+		(void)waitpid(info.si_pid, NULL, WNOHANG);
+		info.si_pid = 0;
+	}
 }

@@ -28,6 +28,8 @@
 /* "backs off (1 s doubling to 30 s)" */
 #define HOLD_FIRST_MS 1000
 #define HOLD_MAX_MS 30000
+/* After the relay has closed the subscription to controls: our choice. */
+#define RESUBSCRIBE_MS 15000
 /* Results of controls without channel that wait for a tick; at most 10 controls come a
  * second and the owner repeats what is not answered. */
 #define RESULTS_MAX 64
@@ -74,6 +76,7 @@ struct sender {
 	int64_t hold_until_ms, hold_ms;
 	int64_t heard_ms; /* from an observer; -1: never */
 	struct log_limit refused;
+	int64_t resubscribe_ms; /* -1: subscribed */
 
 	int64_t stop_ms; /* deadline; -1: not stopping */
 	void (*stop_done)(void *ctx);
@@ -485,7 +488,8 @@ static int64_t next_ms(struct sender *sender, int64_t now_ms)
 		next = sooner(next, sender->hold_until_ms);
 	else if (silence_ms(sender) > now_ms)
 		next = sooner(next, silence_ms(sender));
-	return sooner(next, outbox_deadline(sender->outbox));
+	return sooner(sooner(next, sender->resubscribe_ms),
+		      outbox_deadline(sender->outbox));
 }
 
 static void arm(struct sender *sender)
@@ -533,6 +537,21 @@ static void finish(struct sender *sender)
 	done(sender->stop_ctx);
 }
 
+static void subscribe(struct sender *sender)
+{
+	struct buf filter;
+
+	sender->resubscribe_ms = -1;
+	buf_init(&filter, 512);
+	(void)buf_printf(&filter,
+			 "{\"kinds\":[%d],\"#p\":[\"%.*s\"],\"authors\":[\"%.*s\"],"
+			 "\"since\":$now-300}",
+			 FRAME_KIND, (int)sizeof(sender->agent_hex), sender->agent_hex,
+			 (int)sizeof(sender->owner_hex), sender->owner_hex);
+	link_subscribe(sender->link, SUB_ID, buf_slice(&filter));
+	buf_finish(&filter);
+}
+
 static void pump(struct sender *sender)
 {
 	const int64_t now_ms = loop_now_ms();
@@ -543,6 +562,8 @@ static void pump(struct sender *sender)
 		return;
 	}
 	sender->pumping = true;
+	if (sender->resubscribe_ms >= 0 && sender->resubscribe_ms <= now_ms)
+		subscribe(sender);
 	if (deadline >= 0 && deadline <= now_ms)
 		link_reset(sender->link, "no OK for 30 s");
 	send_claim(sender, pacer_take(&sender->pacer, now_ms, claims_of(sender, now_ms),
@@ -571,6 +592,7 @@ static void on_state(void *ctx, enum link_state state, const char *reason,
 		outbox_disconnect(sender->outbox);
 	if (state == LINK_READY) {
 		sender->hold_until_ms = 0;
+		sender->resubscribe_ms = -1; /* the link asks anew by itself */
 		sender->last_write_ms = loop_now_ms();
 	}
 	arm(sender);
@@ -609,9 +631,10 @@ static bool is_passing(struct slice text)
 	       slice_starts(text, SLICE("auth-required:"));
 }
 
-static void hold_off(struct sender *sender, struct outbox_frame *frame)
+/* Nothing leaves for a while, longer each time until a frame is taken: a relay that takes
+ * none is not asked every second for ever. */
+static void back_off(struct sender *sender)
 {
-	frame->state = OUTBOX_UNSENT;
 	sender->hold_ms = sender->hold_ms ? 2 * sender->hold_ms : HOLD_FIRST_MS;
 	if (sender->hold_ms > HOLD_MAX_MS)
 		sender->hold_ms = HOLD_MAX_MS;
@@ -633,7 +656,8 @@ static void on_ok(void *ctx, const uint8_t id[32], bool accepted, struct slice t
 		queue_published(sender->queue, &frame->content);
 		outbox_accept(sender->outbox, frame, loop_now_ms());
 	} else if (is_passing(text)) {
-		hold_off(sender, frame);
+		frame->state = OUTBOX_UNSENT;
+		back_off(sender);
 		log_debug(SUBJECT, "frame %" PRIu64 " put off: %s", frame->number,
 			  log_quote(text, quoted));
 	} else {
@@ -642,17 +666,23 @@ static void on_ok(void *ctx, const uint8_t id[32], bool accepted, struct slice t
 			 " events lost: %s",
 			 frame->number, frame->content.sources, log_quote(text, quoted));
 		lose(sender, frame);
+		back_off(sender);
 	}
 	arm(sender);
 }
 
 static void on_closed(void *ctx, struct slice sub_id, struct slice text)
 {
+	struct sender *sender = ctx;
 	char quoted[LOG_QUOTE_BYTES];
 
-	(void)ctx;
 	(void)sub_id;
-	log_warn(SUBJECT, "the relay shows no controls: %s", log_quote(text, quoted));
+	if (sender->resubscribe_ms >= 0)
+		return;
+	log_warn(SUBJECT, "the relay shows no controls, asked again in %d s: %s",
+		 RESUBSCRIBE_MS / 1000, log_quote(text, quoted));
+	sender->resubscribe_ms = loop_now_ms() + RESUBSCRIBE_MS;
+	arm(sender);
 }
 
 static void on_eose(void *ctx, struct slice sub_id)
@@ -704,20 +734,6 @@ static void write_tags(struct sender *sender)
 		(void)buf_append(tags, buf_slice(&sender->auth_tag));
 	}
 	(void)buf_lit(tags, "]");
-}
-
-static void subscribe(struct sender *sender)
-{
-	struct buf filter;
-
-	buf_init(&filter, 512);
-	(void)buf_printf(&filter,
-			 "{\"kinds\":[%d],\"#p\":[\"%.*s\"],\"authors\":[\"%.*s\"],"
-			 "\"since\":$now-300}",
-			 FRAME_KIND, (int)sizeof(sender->agent_hex), sender->agent_hex,
-			 (int)sizeof(sender->owner_hex), sender->owner_hex);
-	link_subscribe(sender->link, SUB_ID, buf_slice(&filter));
-	buf_finish(&filter);
 }
 
 static bool start_link(struct sender *sender, struct err *err)
@@ -774,6 +790,7 @@ struct sender *sender_create(struct loop *loop, const struct sender_options *opt
 	buf_init(&sender->payload, STATE_MAX);
 	buf_init(&sender->repeat, EVENT_MAX_BYTES);
 	sender->armed_ms = sender->stop_ms = sender->heard_ms = -1;
+	sender->resubscribe_ms = -1;
 	start_epoch(sender);
 	sender->queue = queue_create(AGENT_QUEUE_MAX);
 	sender->feed = feed_create(sender->queue);

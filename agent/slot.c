@@ -184,8 +184,10 @@ static void on_initialize_answer(void *ctx, const struct acp_answer *answer)
 		return;
 	}
 	if (!answer->ok) {
-		(void)snprintf(text, sizeof(text), "the agent refused initialize: %.120s",
-			       log_quote(answer->message, quoted));
+		(void)snprintf(
+			text, sizeof(text),
+			"the agent refused initialize: %.120s (does it speak ACP?)",
+			log_quote(answer->message, quoted));
 		make_unusable(slot, text);
 		return;
 	}
@@ -383,12 +385,15 @@ static void on_exit_of_child(void *ctx, const struct child_exit *how)
 {
 	struct slot *slot = ctx;
 	enum slot_end why = slot->end;
-	char text[64];
+	bool early = slot->state == SLOT_STARTING && why == END_BY_ITSELF;
+	char text[128];
 
 	timer_stop(slot->stdout_timer);
-	(void)snprintf(text, sizeof(text), "the agent %s (%s %d)",
+	(void)snprintf(text, sizeof(text), "the agent %s (%s %d)%s",
 		       why == END_BY_ITSELF ? "exited" : "was stopped",
-		       how->by_signal ? "signal" : "status", how->code);
+		       how->by_signal ? "signal" : "status", how->code,
+		       early ? " before it answered initialize (does it speak ACP?)"
+			     : "");
 	log_info("agent", "%s", text);
 	report_exit(slot, how);
 	turns_agent_gone(slot->options.turns, text);

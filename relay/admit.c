@@ -171,6 +171,21 @@ static bool check_expiration(const struct event *event, int64_t now,
 	return true;
 }
 
+/* @what: which of the key's buckets. */
+static bool take_rate(struct admit *admit, const uint8_t key[KEY_BYTES], char what,
+		      int64_t now_ms, struct admission *out)
+{
+	char bucket[KEY_BYTES + 1];
+
+	memcpy(bucket, key, KEY_BYTES);
+	bucket[KEY_BYTES] = what;
+	if (!rate_take(&admit->rate, (struct slice){bucket, sizeof(bucket)}, now_ms))
+		return refuse(out, REFUSAL_RATE,
+			      "rate-limited: more than %d frames a second",
+			      RELAY_FRAMES_PER_S);
+	return true;
+}
+
 /* What the frame itself says about its owner; the signature of the event comes later. */
 static bool read_attestation(struct admit *admit, const struct event *event,
 			     struct frame_route *route, int64_t now,
@@ -197,14 +212,17 @@ static bool read_attestation(struct admit *admit, const struct event *event,
 }
 
 static bool check_owner(struct admit *admit, const struct event *event,
-			struct frame_route *route, int64_t now, struct admission *out)
+			struct frame_route *route, int64_t now, int64_t now_ms,
+			struct admission *out)
 {
 	const uint8_t *owner = route->telemetry ? route->p : event->pubkey;
 
 	if (owners_hold(&admit->owners, route->agent, owner, now))
 		return true;
+	/* An attestation costs a signature to look at, so that has a rate, too. */
 	if (route->telemetry)
-		return read_attestation(admit, event, route, now, out);
+		return take_rate(admit, route->agent, 't', now_ms, out) &&
+		       read_attestation(admit, event, route, now, out);
 	return refuse(
 		out, REFUSAL_OWNER,
 		"restricted: the agent has shown no attestation by this owner here");
@@ -214,16 +232,10 @@ static bool check_rate(struct admit *admit, const struct event *event,
 		       const uint8_t key[KEY_BYTES], int64_t now_ms,
 		       struct admission *out)
 {
-	char bucket[KEY_BYTES + 1];
-
 	/* An owner's controls never use up what the agent may send, nor the reverse. */
-	memcpy(bucket, key, KEY_BYTES);
-	bucket[KEY_BYTES] = memcmp(key, event->pubkey, KEY_BYTES) == 0 ? 'a' : 'o';
-	if (!rate_take(&admit->rate, (struct slice){bucket, sizeof(bucket)}, now_ms))
-		return refuse(out, REFUSAL_RATE,
-			      "rate-limited: more than %d frames a second",
-			      RELAY_FRAMES_PER_S);
-	return true;
+	return take_rate(admit, key,
+			 memcmp(key, event->pubkey, KEY_BYTES) == 0 ? 'a' : 'o', now_ms,
+			 out);
 }
 
 static bool check_truth(struct admit *admit, const struct event *event,
@@ -263,7 +275,7 @@ static void admit_frame(struct admit *admit, const struct event *event,
 
 	if (!check_shape(event, &route, out) || !check_author(event, keys, out) ||
 	    !check_fresh(event, now, out) || !check_expiration(event, now, out) ||
-	    !check_owner(admit, event, &route, now, out) ||
+	    !check_owner(admit, event, &route, now, now_ms, out) ||
 	    !check_rate(admit, event, route.agent, now_ms, out) ||
 	    !check_truth(admit, event, out))
 		return;

@@ -15,6 +15,7 @@
 
 /* Longest answer we write ourselves: words of ours and an echoed subscription id. */
 #define ANSWER_MAX 4096
+#define TOO_MANY_ASKS "rate-limited: too many REQ and AUTH, try again in a second"
 
 void core_init(struct core *core, const struct connection_io *io, struct crypto *crypto)
 {
@@ -385,6 +386,22 @@ static void replay(struct connection *connection, struct subscription *sub)
 	push(connection, PARCEL_EOSE, sub->head, NULL);
 }
 
+/* May it ask once more? */
+static bool take_ask(struct connection *connection)
+{
+	const int64_t full = INT64_C(1000) * CONNECTION_ASKS_MAX;
+	const int64_t now_ms = connection->core->io->now_ms();
+
+	connection->asks += (now_ms - connection->asks_ms) * CONNECTION_ASKS_PER_S;
+	connection->asks_ms = now_ms;
+	if (connection->asks > full)
+		connection->asks = full;
+	if (connection->asks < 1000)
+		return false;
+	connection->asks -= 1000;
+	return true;
+}
+
 static void handle_req(struct connection *connection,
 		       const struct client_message *message)
 {
@@ -395,6 +412,10 @@ static void handle_req(struct connection *connection,
 	struct err err;
 	size_t i;
 
+	if (!take_ask(connection)) {
+		refuse_sub(connection, message->sub_id, REFUSAL_RATE, TOO_MANY_ASKS);
+		return;
+	}
 	sub = subscription_create(message->sub_id, message->filters,
 				  message->filter_count, connection->keys.keys[0],
 				  connection->keys.count, &gated, &err);
@@ -478,6 +499,10 @@ static void handle_auth(struct connection *connection, struct slice json)
 		return;
 	hex_encode(event.id, sizeof(event.id), hex);
 	id_hex = (struct slice){hex, sizeof(hex)};
+	if (!take_ask(connection)) {
+		refuse_event(connection, id_hex, REFUSAL_RATE, TOO_MANY_ASKS);
+		return;
+	}
 	if (!check_auth(connection, &event, &err)) {
 		(void)snprintf(text, sizeof(text), "invalid: %s", err.text);
 		refuse_event(connection, id_hex, REFUSAL_AUTH, text);
@@ -601,6 +626,8 @@ struct connection *connection_create(struct core *core, void *socket,
 	connection->number = ++core->counters.connections_total;
 	core->counters.connections++;
 	connection->host_url = host_url ? mem_dup(slice_of(host_url)) : NULL;
+	connection->asks = INT64_C(1000) * CONNECTION_ASKS_MAX;
+	connection->asks_ms = core->io->now_ms();
 	buf_init(&connection->partial, RELAY_MESSAGE_MAX);
 	queue_init(&connection->queue, &core->retained);
 	connection->next = core->connections;

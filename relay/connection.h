@@ -24,6 +24,10 @@
 /* Most text of filters in all subscriptions of one connection: room for every one of the
  * 64 to name a hundred keys. Parsed, a filter takes about twice its text. Our choice. */
 #define CONNECTION_FILTER_BYTES_MAX (512 * 1024)
+/* REQ and AUTH of one connection, which cost more than they weigh: a replay of the
+ * window, a signature. So many at once and so many a second; our choice. */
+#define CONNECTION_ASKS_MAX 256
+#define CONNECTION_ASKS_PER_S 50
 
 struct connection;
 
@@ -83,6 +87,8 @@ struct connection {
 	struct subscription *subs[RELAY_SUBS_MAX];
 	size_t sub_count;
 	size_t sub_bytes; /* of their filters' texts */
+	/* REQ and AUTH that it may send at once, in thousandths, and when that was. */
+	int64_t asks, asks_ms;
 	struct queue queue;
 	bool is_behind;
 	struct connection *next_behind;

@@ -87,7 +87,7 @@ static enum options_result read_config(int argc, char *argv[], struct config *co
 		.summary = "Routes sealed frames between agents and their owners. It can "
 			   "read "
 			   "none of them and stores none.",
-		.example = "perch relay --listen 127.0.0.1:7447",
+		.example = "  perch relay --listen 127.0.0.1:7447",
 		.options = table,
 	};
 	char **args;

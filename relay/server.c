@@ -37,6 +37,7 @@ struct server {
 	struct lws_vhost *vhost, *metrics_vhost;
 	uint16_t port, metrics_port;
 	uint64_t connections_max;
+	uint64_t sockets;              /* of clients, whatever they speak so far */
 	struct buf scratch;            /* LWS_PRE, then the message being sent */
 	void (*on_stopped)(void *ctx); /* NULL until it stops */
 	void *ctx;
@@ -343,6 +344,31 @@ static int on_add_headers(struct lws *wsi, struct lws_process_html_args *args)
 	return 0;
 }
 
+/* Sockets that say nothing, or only HTTP, take files as well: out of them, accept() would
+ * fail again and again while clients wait unseen. */
+static int on_accept(struct server *server)
+{
+	if (server->sockets < server->connections_max + FILES_RESERVED / 2)
+		return 0;
+	core_refuse(server->core, 0, REFUSAL_FULL, "too many sockets");
+	return -1;
+}
+
+static void on_accepted(struct server *server, struct lws *wsi)
+{
+	lws_set_opaque_user_data(wsi, server);
+	server->sockets++;
+}
+
+/* Listening sockets come here as well, and were never counted. */
+static void on_destroyed(struct lws *wsi)
+{
+	struct server *server = lws_get_opaque_user_data(wsi);
+
+	if (server)
+		server->sockets--;
+}
+
 static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
 		  size_t len)
 {
@@ -371,6 +397,14 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 		return on_upgrade_asked(wsi);
 	case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION:
 		return on_upgrade(server_of(wsi), wsi);
+	case LWS_CALLBACK_FILTER_NETWORK_CONNECTION:
+		return on_accept(server_of(wsi));
+	case LWS_CALLBACK_SERVER_NEW_CLIENT_INSTANTIATED:
+		on_accepted(server_of(wsi), wsi);
+		return 0;
+	case LWS_CALLBACK_WSI_DESTROY:
+		on_destroyed(wsi);
+		return 0;
 	case LWS_CALLBACK_ADD_HEADERS:
 		return on_add_headers(wsi, in);
 	default:

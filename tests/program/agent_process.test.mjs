@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { perchBin } from "./support/perch.mjs";
@@ -168,3 +168,24 @@ test("a relay that comes back gets what was missed", async () => {
 });
 
 void scriptedAgent;
+
+test("a wrong value of an option is a usage error", async () => {
+	for (const [name, value] of [["--permissions", "maybe"], ["--control", "root"], ["--name", "../x"], ["--log-level", "loud"], ["--env", "PERCH_X=1"], ["--cwd", "/nowhere"]]) {
+		const harness = await Harness.start([name, value], { ready: false });
+		assert.equal((await harness.exited).code, 2, name);
+		assert.match(harness.stderr, /^perch agent: [^\n]*\n$/);
+		await harness.stop();
+	}
+});
+
+test("a broken attestation is one line that says what to do", () => withHarness(async (harness) => {
+	const args = harness.args.slice(1).filter((arg, i, all) => arg !== "--ready-fd" && all[i - 1] !== "--ready-fd");
+	harness.child.kill();
+	await harness.exited;
+	for (const broken of ["junk", "", '["auth","zz","",""]']) {
+		writeFileSync(join(harness.home, "keys/tested.auth"), broken, { mode: 0o600 });
+		const again = await run(args, harness.env);
+		assert.equal(again.code, 1);
+		assert.match(again.stderr, /^perch agent: the attestation of agent key tested is broken \(.+\): run "perch attest tested" on the owner's machine\n$/);
+	}
+}));

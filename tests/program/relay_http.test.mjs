@@ -1,13 +1,14 @@
 // The relay's HTTP side and its life as a process: NIP-11, who may connect, start and stop.
 import assert from "node:assert/strict";
-import { connect as connectTcp } from "node:net";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { connect as connectTcp } from "node:net";
 import { networkInterfaces } from "node:os";
 import { after, before, test } from "node:test";
 import WebSocket from "ws";
 import { authEvent, makeKey, sign } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { spawnPerch, startRelay } from "./support/perch.mjs";
+import { perchBin, spawnPerch, startRelay } from "./support/perch.mjs";
 
 let relay, http;
 before(async () => {
@@ -295,4 +296,19 @@ test("nobody can reach it by an address that is not loopback", async (t) => {
 test("usage errors exit 2", async () => {
 	const other = spawnPerch(["relay", "--lisen", "127.0.0.1:0"]);
 	assert.equal((await other.exited).code, 2);
+});
+
+test("sockets beyond the file limit are closed at once, and whoever is connected is served", { timeout: 8000 }, async () => {
+	const child = spawn("sh", ["-c", "ulimit -n 160; exec \"$0\" \"$@\"", perchBin, "relay", "--listen", "127.0.0.1:0", "--ready-fd", "3"],
+		{ stdio: ["ignore", "ignore", "inherit", "pipe"] });
+	const port = Number(String((await once(child.stdio[3], "data"))[0]));
+	const peer = await Peer.open(`ws://127.0.0.1:${port}`);
+	const idle = Array.from({ length: 200 }, () => connectTcp(port, "127.0.0.1").on("error", () => {}));
+	await Promise.all(idle.slice(-50).map((socket) => socket.destroyed || once(socket, "close")));
+	await peer.settle();
+	for (const socket of idle)
+		socket.destroy();
+	await peer.close();
+	child.kill();
+	assert.deepEqual(await once(child, "close"), [0, null]);
 });

@@ -275,6 +275,40 @@ START_TEST(the_hundred_and_first_frame_within_a_second_is_refused)
 }
 END_TEST
 
+START_TEST(the_hundred_and_first_forged_attestation_within_a_second_is_not_looked_at)
+{
+	int i;
+
+	admit_finish(&admit);
+	admit_init(&admit, fixture.crypto);
+	for (i = 0; i < RELAY_FRAMES_PER_S; i++) {
+		ask((struct recipe){0});
+		assert_refused(REFUSAL_OWNER, "restricted: ");
+	}
+	ask((struct recipe){0});
+	assert_refused(REFUSAL_RATE, "rate-limited: ");
+}
+END_TEST
+
+START_TEST(strangers_controls_do_not_use_up_the_owners_rate)
+{
+	int i;
+
+	ck_assert(keyset_add(&keys, keypair_public(fixture.stranger)));
+	for (i = 0; i <= RELAY_FRAMES_PER_S; i++) {
+		ask((struct recipe){.author = fixture.stranger,
+				    .p = fixture.agent,
+				    .frame = "control",
+				    .created_at = NOW + i});
+		assert_refused(REFUSAL_OWNER, "restricted: ");
+	}
+	ck_assert(keyset_add(&keys, keypair_public(fixture.owner)));
+	ask((struct recipe){
+		.author = fixture.owner, .p = fixture.agent, .frame = "control"});
+	ck_assert_int_eq(got.verdict, ADMIT_PASS);
+}
+END_TEST
+
 START_TEST(the_owners_controls_do_not_use_up_the_agents_rate)
 {
 	int i;
@@ -484,6 +518,10 @@ int main(void)
 	tcase_add_test(tcase, a_binding_ends_at_its_bound_by_the_relays_clock);
 	tcase_add_test(tcase, a_forged_frame_does_not_bind);
 	tcase_add_test(tcase, the_hundred_and_first_frame_within_a_second_is_refused);
+	tcase_add_test(
+		tcase,
+		the_hundred_and_first_forged_attestation_within_a_second_is_not_looked_at);
+	tcase_add_test(tcase, strangers_controls_do_not_use_up_the_owners_rate);
 	tcase_add_test(tcase, the_owners_controls_do_not_use_up_the_agents_rate);
 	tcase_add_test(tcase, an_id_that_is_not_the_hash_is_refused);
 	tcase_add_test(tcase, a_wrong_signature_is_refused);

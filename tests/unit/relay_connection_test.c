@@ -415,6 +415,39 @@ START_TEST(the_filters_of_one_connection_have_a_limit_in_bytes)
 }
 END_TEST
 
+START_TEST(a_flood_of_req_is_refused_until_time_has_passed)
+{
+	queue_clear(&peer->queue);
+	for (int i = 0; i < CONNECTION_ASKS_MAX; i++) {
+		say(peer, "[\"REQ\",\"a\",{\"kinds\":[1]}]");
+		assert_heard(peer, "[\"EOSE\",\"a\"]");
+	}
+	say(peer, "[\"REQ\",\"a\",{\"kinds\":[1]}]");
+	assert_heard_like(peer, "[\"CLOSED\",\"a\",\"rate-limited: ");
+	clock_s++;
+	say(peer, "[\"REQ\",\"a\",{\"kinds\":[1]}]");
+	assert_heard(peer, "[\"EOSE\",\"a\"]");
+}
+END_TEST
+
+START_TEST(a_flood_of_forged_auth_is_not_looked_at)
+{
+	struct event event = fixture_event(&fixture, (struct recipe){0});
+	char message[4096];
+
+	queue_clear(&peer->queue);
+	event.sig[0] ^= 1;
+	(void)snprintf(message, sizeof(message), "[\"AUTH\",%.*s]",
+		       SLICE_ARG(event.text));
+	for (int i = 0; i < CONNECTION_ASKS_MAX; i++) {
+		say(peer, message);
+		ck_assert_ptr_nonnull(strstr(heard(peer), "invalid: "));
+	}
+	say(peer, message);
+	ck_assert_ptr_nonnull(strstr(heard(peer), "rate-limited: "));
+}
+END_TEST
+
 START_TEST(an_idle_connection_is_closed_after_the_auth_timeout)
 {
 	(void)heard(peer);
@@ -486,6 +519,8 @@ int main(void)
 	tcase_add_test(tcase, over_256_mib_in_all_the_furthest_behind_goes);
 	tcase_add_test(tcase, a_replay_waits_until_earlier_replays_were_read);
 	tcase_add_test(tcase, the_filters_of_one_connection_have_a_limit_in_bytes);
+	tcase_add_test(tcase, a_flood_of_req_is_refused_until_time_has_passed);
+	tcase_add_test(tcase, a_flood_of_forged_auth_is_not_looked_at);
 	tcase_add_test(tcase, an_idle_connection_is_closed_after_the_auth_timeout);
 	tcase_add_test(
 		tcase,

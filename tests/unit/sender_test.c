@@ -37,7 +37,7 @@ struct link {
 	enum link_state state;
 	struct link_info info;
 	char *filter;
-	unsigned resets;
+	unsigned resets, subscribed;
 	bool answers; /* OK true to everything, at once */
 	struct written written[WRITTEN_MAX];
 	size_t count;
@@ -71,7 +71,8 @@ struct timer *timer_create_on(struct loop *loop, void (*on_timer)(void *ctx), vo
 
 void timer_destroy(struct timer *the_timer)
 {
-	the_timer->due_ms = -1;
+	if (the_timer != NULL)
+		the_timer->due_ms = -1;
 }
 
 void timer_start(struct timer *the_timer, uint64_t delay_ms)
@@ -114,7 +115,9 @@ const struct link_info *link_info(const struct link *the_link)
 void link_subscribe(struct link *the_link, struct slice sub_id, struct slice filter)
 {
 	(void)sub_id;
+	free(the_link->filter);
 	the_link->filter = mem_dup(filter);
+	the_link->subscribed++;
 }
 
 void link_reset(struct link *the_link, const char *reason)
@@ -565,6 +568,20 @@ START_TEST(refused_frame_is_reported_as_a_gap)
 }
 END_TEST
 
+START_TEST(a_relay_that_refuses_everything_is_asked_ever_less)
+{
+	set_link(LINK_READY);
+	relay.answers = false;
+	(void)emit("note");
+	for (size_t i = 0; clock_ms < 120000; i++) {
+		while (relay.count == i)
+			run_until(clock_ms + 100);
+		answer(i, false, "blocked: go away");
+	}
+	ck_assert_uint_le(relay.count, 10); /* 1, 2, 4, 8, 16, 30, 30, 30 s apart */
+}
+END_TEST
+
 START_TEST(rate_limited_frame_is_sent_again_after_a_growing_pause)
 {
 	struct sender_figures figures;
@@ -753,6 +770,19 @@ START_TEST(subscription_asks_for_controls_of_the_owner_only)
 }
 END_TEST
 
+START_TEST(a_subscription_that_the_relay_closes_is_asked_for_again_later)
+{
+	set_link(LINK_READY);
+	ck_assert_uint_eq(relay.subscribed, 1);
+	relay.events->on_closed(relay.ctx, SLICE("control"), SLICE("error: busy"));
+	relay.events->on_closed(relay.ctx, SLICE("control"), SLICE("error: busy"));
+	run_until(14999);
+	ck_assert_uint_eq(relay.subscribed, 1);
+	run_until(60000);
+	ck_assert_uint_eq(relay.subscribed, 2);
+}
+END_TEST
+
 START_TEST(body_is_sent_in_parts_that_make_the_whole_event)
 {
 	const struct feed_context context = {.slot = 0, .channel = &channel};
@@ -845,6 +875,7 @@ static Suite *sender_suite(void)
 	tcase_add_test(tcase, frame_of_50_s_is_sealed_anew_and_marked);
 	tcase_add_test(tcase, published_means_the_relay_said_ok);
 	tcase_add_test(tcase, refused_frame_is_reported_as_a_gap);
+	tcase_add_test(tcase, a_relay_that_refuses_everything_is_asked_ever_less);
 	tcase_add_test(tcase, rate_limited_frame_is_sent_again_after_a_growing_pause);
 	tcase_add_test(tcase, after_15_s_of_silence_the_newest_frame_is_sent_once_more);
 	tcase_add_test(tcase, feed_sync_is_answered_in_the_next_tick);
@@ -857,6 +888,8 @@ static Suite *sender_suite(void)
 		       a_flood_of_forged_controls_costs_a_hundred_signatures_a_second);
 	tcase_add_test(tcase, what_is_no_fresh_control_of_the_owner_is_not_opened);
 	tcase_add_test(tcase, subscription_asks_for_controls_of_the_owner_only);
+	tcase_add_test(tcase,
+		       a_subscription_that_the_relay_closes_is_asked_for_again_later);
 	tcase_add_test(tcase, body_is_sent_in_parts_that_make_the_whole_event);
 	tcase_add_test(tcase, stop_drains_a_frame_a_tick_and_then_is_done);
 	tcase_add_test(tcase, stop_gives_up_after_its_grace);

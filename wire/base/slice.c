@@ -55,7 +55,8 @@ struct slice slice_sub(struct slice text, size_t from, size_t to)
 		to = text.len;
 	if (from > to)
 		from = to;
-	return (struct slice){text.ptr ? text.ptr + from : NULL, to - from};
+	/* Not NULL + 0 of an empty slice, which is undefined. */
+	return (struct slice){from ? text.ptr + from : text.ptr, to - from};
 }
 
 static bool is_space(char byte)
@@ -131,8 +132,8 @@ bool hex_decode(struct slice text, uint8_t *out, size_t len)
 		if (hex_value(text.ptr[i]) < 0)
 			return false;
 	for (size_t i = 0; i < len; i++)
-		out[i] = (uint8_t)(hex_value(text.ptr[2 * i]) << 4 |
-				   hex_value(text.ptr[2 * i + 1]));
+		out[i] = (uint8_t)((unsigned)hex_value(text.ptr[2 * i]) << 4 |
+				   (unsigned)hex_value(text.ptr[2 * i + 1]));
 	return true;
 }
 

@@ -357,11 +357,11 @@ bool frame_parse(struct slice plaintext, struct arena *arena, struct frame *out,
 	return true;
 }
 
-/* Appends ,"key":"text", or null where @text has no ptr. @text is string content as sent.
- */
+/* Appends @key, which is ,"key": and then "text", or null where @text has no ptr. @text
+ * is string content as sent. */
 static void write_text(struct buf *out, struct slice key, struct slice text)
 {
-	json_write_key(out, key);
+	buf_append(out, key);
 	if (text.ptr == NULL) {
 		buf_lit(out, "null");
 		return;
@@ -379,18 +379,18 @@ bool observer_event_write_header(struct buf *out, const struct observer_event *e
 		buf_lit(out, ",\"monotonicMs\":");
 		buf_append_u64(out, (uint64_t)event->monotonic_ms);
 	}
-	write_text(out, SLICE("timestamp"), event->timestamp);
-	write_text(out, SLICE("kind"), event->kind);
+	write_text(out, SLICE(",\"timestamp\":"), event->timestamp);
+	write_text(out, SLICE(",\"kind\":"), event->kind);
 	buf_lit(out, ",\"agentIndex\":");
 	if (event->agent_index >= 0)
 		buf_append_u64(out, (uint64_t)event->agent_index);
 	else
 		buf_lit(out, "null");
-	write_text(out, SLICE("channelId"), event->channel_id);
-	write_text(out, SLICE("sessionId"), event->session_id);
-	write_text(out, SLICE("turnId"), event->turn_id);
+	write_text(out, SLICE(",\"channelId\":"), event->channel_id);
+	write_text(out, SLICE(",\"sessionId\":"), event->session_id);
+	write_text(out, SLICE(",\"turnId\":"), event->turn_id);
 	if (event->started_at.ptr != NULL)
-		write_text(out, SLICE("startedAt"), event->started_at);
+		write_text(out, SLICE(",\"startedAt\":"), event->started_at);
 	return buf_ok(out);
 }
 

@@ -182,7 +182,8 @@ void loop_destroy(struct loop *loop)
 			uv_close((uv_handle_t *)&loop->state->terminate, NULL);
 			uv_close((uv_handle_t *)&loop->state->interrupt, NULL);
 		}
-		/* A loop_quit() that no loop_run() saw would end the runs below at once. */
+		/* A loop_quit() that no loop_run() saw would end the runs below at once.
+		 */
 		(void)uv_run(loop->uv, UV_RUN_NOWAIT);
 		stop_lws(loop);
 		(void)uv_run(loop->uv, UV_RUN_DEFAULT);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "wire/base/mem.h"
@@ -34,13 +35,27 @@ static void job_free(struct job *job)
 	free(job);
 }
 
+/* RFC 6761 §6.3: localhost is the loopback, also where no /etc/hosts says so. */
+static bool is_localhost(const char *host, struct resolve_result *out)
+{
+	if (strcasecmp(host, "localhost") != 0 && strcasecmp(host, "localhost.") != 0)
+		return false;
+	(void)snprintf(out->addresses[0], RESOLVE_ADDRESS_BYTES, "127.0.0.1");
+	(void)snprintf(out->addresses[1], RESOLVE_ADDRESS_BYTES, "::1");
+	out->count = 2;
+	return true;
+}
+
 static void look_up(const char *host, struct resolve_result *out)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
 				       .ai_flags = AI_ADDRCONFIG};
 	struct addrinfo *list = NULL;
-	int status = getaddrinfo(host, NULL, &hints, &list);
+	int status;
 
+	if (is_localhost(host, out))
+		return;
+	status = getaddrinfo(host, NULL, &hints, &list);
 	for (struct addrinfo *at = list; at != NULL && out->count < RESOLVE_ADDRESSES_MAX;
 	     at = at->ai_next) {
 		status = getnameinfo(at->ai_addr, at->ai_addrlen,

@@ -47,7 +47,7 @@ static bool grow(struct parser *parser, void **array, size_t count, size_t size,
 		return true;
 	*room = *room ? 2 * *room : 8;
 	grown = arena_array(parser->arena, *room, size);
-	if (count)
+	if (*array != NULL)
 		memcpy(grown, *array, count * size);
 	*array = grown;
 	return true;
@@ -151,8 +151,8 @@ static bool parse_values(struct parser *parser, struct slice name, struct filter
 				     "a list of 64 lower-case hex digits each");
 		tag->values[tag->count++] = value;
 	}
-	if (tag->count)
-		qsort(tag->values, tag->count, sizeof(struct slice), compare_slices);
+	if (array != NULL)
+		qsort(array, tag->count, sizeof(struct slice), compare_slices);
 	return true;
 }
 

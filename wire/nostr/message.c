@@ -109,7 +109,7 @@ bool client_message_parse(struct slice text, struct arena *arena,
 			  struct err *err)
 {
 	struct client_message message = {0};
-	struct slice word;
+	struct slice word = SLICE_EMPTY;
 	struct json json;
 	bool ok = false;
 
@@ -173,7 +173,7 @@ static bool take_words(struct json *json, struct arena *arena, struct slice *out
 static bool parse_ok(struct json *json, struct arena *arena,
 		     struct relay_message *message, struct err *err)
 {
-	struct slice hex;
+	struct slice hex = SLICE_EMPTY;
 
 	if (!take_string(json, arena, &hex, "event id", err))
 		return false;
@@ -200,7 +200,7 @@ bool relay_message_parse(struct slice text, struct arena *arena,
 			 struct relay_message *out, struct err *err)
 {
 	struct relay_message message = {0};
-	struct slice word, ignored = SLICE_EMPTY;
+	struct slice word = SLICE_EMPTY, ignored = SLICE_EMPTY;
 	struct json json;
 	bool ok;
 

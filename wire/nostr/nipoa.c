@@ -194,7 +194,7 @@ bool nipoa_check(struct crypto *crypto, const struct event *event,
 {
 	const struct tag *tag = event_tag(event, SLICE("auth"));
 	struct attestation attestation;
-	int64_t expires;
+	int64_t expires = 0;
 
 	if (!tag)
 		return err_set(err, ERR_NOT_FOUND, "event has no auth tag");
