@@ -40,7 +40,7 @@ static void print_help(FILE *out)
 		(void)fprintf(out, "  %-11s %s\n", commands[i].name, commands[i].summary);
 	(void)fputs("\nExample:\n"
 		    "  perch up --demo          everything here, with a scripted agent\n"
-		    "  perch up -- claude-agent-acp\n\n"
+		    "  perch up --name claude -- claude-agent-acp\n\n"
 		    "perch COMMAND --help says more about one. perch --version.\n",
 		    out);
 }

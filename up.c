@@ -65,6 +65,8 @@ struct up {
 	int signal_fd, lock_fd;
 	char self[4096]; /* this executable */
 	char relay_address[128], relay_url[160], observer_address[128], page_url[512];
+	bool attached;     /* to another `perch up`: here runs only an agent */
+	bool agent_failed; /* it ended before it was ready */
 	bool stopping;
 	bool interrupted_twice;
 };
@@ -264,7 +266,9 @@ static void on_child_exit(struct up *up, enum part part, int status)
 	if (up->stopping)
 		return;
 	if (part == PART_AGENT) {
-		say_exit(part, status, "; the page stays, Ctrl-C ends it");
+		up->agent_failed = !was_ready;
+		say_exit(part, status,
+			 up->attached ? "" : "; the page stays, Ctrl-C ends it");
 		return;
 	}
 	if (!was_ready)
@@ -349,13 +353,23 @@ static bool part_wait(struct up *up, enum part part, int64_t wait_ms)
 static void part_stop(struct up *up, enum part part)
 {
 	struct part_state *state = &up->parts[part];
-	int64_t deadline = now_ms() + UP_STOP_WAIT_MS;
+	int64_t start = now_ms();
+	int64_t deadline = start + UP_STOP_WAIT_MS;
+	bool said = false;
 
 	up->stopping = true;
 	if (state->pid != 0)
 		(void)kill(state->pid, SIGTERM);
-	while (state->pid != 0 && now_ms() < deadline && !up->interrupted_twice)
-		turn(up, (int)(deadline - now_ms()));
+	while (state->pid != 0 && now_ms() < deadline && !up->interrupted_twice) {
+		if (now_ms() - start >= UP_SAY_AFTER_MS && !said) {
+			said = true;
+			(void)fprintf(stderr,
+				      "perch: waiting for the %s to stop… (Ctrl-C kills "
+				      "it)\n",
+				      part_names[part]);
+		}
+		turn(up, (int)((said ? deadline : start + UP_SAY_AFTER_MS) - now_ms()));
+	}
 	if (state->pid != 0) {
 		log_warn("up", "%s did not stop; killing it", part_names[part]);
 		(void)kill(state->pid, SIGKILL);
@@ -424,8 +438,8 @@ static bool start_agent(struct up *up, struct err *err)
 		return false;
 	if (!part_wait(up, PART_AGENT, UP_AGENT_WAIT_MS) && !up->stopping &&
 	    up->parts[PART_AGENT].pid != 0)
-		(void)fprintf(stderr, "perch: the agent is still starting; the page "
-				      "shows how far it is\n");
+		(void)fprintf(stderr, "perch: the agent is not ready yet; the page shows "
+				      "how far it is\n");
 	return true;
 }
 
@@ -435,7 +449,7 @@ static bool start_all(struct up *up, const char *state_path, struct err *err)
 	char host[64];
 	uint16_t port;
 	unsigned long got;
-	char token[200];
+	char *token;
 
 	if (!options_host_port(up->relay_listen, host, &port, err) ||
 	    !options_host_port(up->listen, host, &port, err))
@@ -467,7 +481,8 @@ static bool start_all(struct up *up, const char *state_path, struct err *err)
 		       err_set(err, ERR_SYSTEM,
 			       "the observer did not start: its reason is above "
 			       "(--listen HOST:PORT moves it)");
-	if (sscanf(up->parts[PART_OBSERVER].answer, "%lu %199s", &got, token) != 2)
+	got = strtoul(up->parts[PART_OBSERVER].answer, &token, 10);
+	if (got == 0 || *token++ != ' ')
 		return err_set(err, ERR_SYSTEM,
 			       "the observer's ready line is not PORT TOKEN");
 	if (!options_host_port(up->listen, host, &port, err))
@@ -502,9 +517,9 @@ static void restart_due(struct up *up)
 }
 
 /* Until Ctrl-C. An attached `up` ends with its agent. */
-static void supervise(struct up *up, bool attached)
+static void supervise(struct up *up)
 {
-	while (!up->stopping && !(attached && up->parts[PART_AGENT].pid == 0)) {
+	while (!up->stopping && !(up->attached && up->parts[PART_AGENT].pid == 0)) {
 		int64_t next = -1;
 
 		for (int part = 0; part < PART_COUNT; part++)
@@ -526,11 +541,15 @@ static bool attach(struct up *up, long holder, const char *state_path, struct er
 	(void)fprintf(stderr,
 		      "perch: attached to the `perch up` that runs here (pid %ld)\n",
 		      holder);
+	up->attached = true;
 	if (has_agent(up) && !start_agent(up, err))
 		return false;
+	if (up->agent_failed)
+		return err_set(err, ERR_REFUSED,
+			       "the agent did not start: its reason is above");
 	if (!up->stopping)
 		print_ready(up);
-	supervise(up, true);
+	supervise(up);
 	return true;
 }
 
@@ -583,7 +602,7 @@ static bool run(struct up *up, struct err *err)
 	(void)unlink(buf_text(&state_path)); /* of an earlier one that was killed */
 	ok = start_all(up, buf_text(&state_path), err);
 	if (ok)
-		supervise(up, false);
+		supervise(up);
 	part_stop(up, PART_AGENT);
 	part_stop(up, PART_OBSERVER);
 	part_stop(up, PART_RELAY);
@@ -635,8 +654,8 @@ int up_main(int argc, char *argv[])
 			   "healthy, and "
 			   "stops them on Ctrl-C. A second `perch up` attaches to the "
 			   "first.",
-		.example = "perch up --demo\n"
-			   "perch up -- claude-agent-acp",
+		.example = "  perch up --demo\n"
+			   "  perch up --name claude -- claude-agent-acp",
 		.options = specs,
 		.min_args = 0,
 		.max_args = -1,

@@ -12,6 +12,7 @@
  * channel, byte limits, empty accounting; each timed run must give the same frames and
  * bytes. */
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -99,6 +100,7 @@ static void make_event(struct probe *probe, size_t index, char *payload)
 	struct buf *out = &probe->out;
 	struct observer_event fields;
 
+	assert(probe->channels);
 	made->channel = (uint32_t)(index * 31 % probe->channels);
 	memset(payload, ' ', bytes);
 	payload[0] = '{';

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "probes/probe.h"
+#include "wire/base/slice.h"
 
 #define LONE_MAX 1000
 #define FRAMES_MAX 4000
@@ -172,11 +173,26 @@ static void start(struct probe *probe, const char *self)
 /* `perch: ready http://HOST:PORT/#TOKEN` */
 static bool parse_ready(struct probe *probe, const char *text)
 {
-	const char *at = strstr(text, "perch: ready http://");
+	static const char start[] = "perch: ready http://";
+	const char *at = strstr(text, start);
+	struct slice rest, host, port, token;
+	uint64_t number;
 
-	return at && strchr(at, '\n') &&
-	       sscanf(at, "perch: ready http://%63[^:]:%d/#%255s", probe->host,
-		      &probe->port, probe->token) == 3;
+	if (!at || !strchr(at, '\n'))
+		return false;
+	rest = slice_of(at + sizeof(start) - 1);
+	if (!slice_take_until(&rest, ':', &host) || host.len >= sizeof(probe->host) ||
+	    !slice_take_until(&rest, '/', &port) ||
+	    !slice_parse_u64(port, UINT16_MAX, &number) ||
+	    !slice_starts(rest, SLICE("#")))
+		return false;
+	rest = slice_sub(rest, 1, rest.len);
+	if (!slice_take_until(&rest, '\n', &token) || token.len >= sizeof(probe->token))
+		return false;
+	memcpy(probe->host, host.ptr, host.len);
+	memcpy(probe->token, token.ptr, token.len);
+	probe->port = (int)number;
+	return true;
 }
 
 static void subscribe(struct probe *probe)
@@ -198,7 +214,23 @@ static void subscribe(struct probe *probe)
 		probe_fail("cannot ask for the stream");
 }
 
-/* Markers look like <12@123456789>; the first sight of each counts. */
+/* Markers look like <12@123456789>; one that is not whole yet comes again. */
+#define MARKER_MAX 64
+
+static bool parse_marker(const char *text, uint64_t *number, uint64_t *then)
+{
+	const char *end = memchr(text, '>', strnlen(text, MARKER_MAX));
+	struct slice rest, digits;
+
+	if (!end)
+		return false;
+	rest = (struct slice){text + 1, (size_t)(end - text - 1)};
+	return slice_take_until(&rest, '@', &digits) &&
+	       slice_parse_u64(digits, LONE_MAX - 1, number) &&
+	       slice_parse_u64(rest, INT64_MAX, then);
+}
+
+/* The first sight of each marker counts. */
 static void on_stream(struct probe *probe)
 {
 	static char text[1 << 20];
@@ -213,18 +245,17 @@ static void on_stream(struct probe *probe)
 	now = clock_us();
 	text[probe->tail_bytes + (size_t)got] = '\0';
 	for (char *at = text; (at = strchr(at, '<')); at++) {
-		long number;
-		int64_t then;
+		uint64_t number, then;
 
-		if (sscanf(at, "<%ld@%" SCNd64 ">", &number, &then) != 2 || number < 0 ||
-		    number >= LONE_MAX || probe->events[number].seen_us || probe->pacing)
+		if (!parse_marker(at, &number, &then) || probe->events[number].seen_us ||
+		    probe->pacing)
 			continue;
-		probe->events[number] = (struct lone){then, now};
+		probe->events[number] = (struct lone){(int64_t)then, now};
 		probe->lone_seen++;
 	}
 	probe->tail_bytes = strlen(text);
-	if (probe->tail_bytes > 64)
-		probe->tail_bytes = 64;
+	if (probe->tail_bytes > MARKER_MAX)
+		probe->tail_bytes = MARKER_MAX;
 	memcpy(probe->tail, text + strlen(text) - probe->tail_bytes, probe->tail_bytes);
 }
 
@@ -383,14 +414,13 @@ static void stop(struct probe *probe)
 int main(int argc, char *argv[])
 {
 	static struct probe probe;
-	char self[4096];
+	char self[4096] = ""; /* readlink() ends it with no NUL */
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (argc == 4 && strcmp(argv[1], "agent") == 0)
 		return agent(strtol(argv[2], NULL, 10), strtol(argv[3], NULL, 10));
 	if (len < 0)
 		probe_fail("cannot find myself");
-	self[len] = '\0';
 	probe.lone = (long)probe_setting("PERCH_PROBE_LONE", 20, 0, LONE_MAX);
 	probe.flood_s = (long)probe_setting("PERCH_PROBE_FLOOD_S", 60, 0, 3600);
 	start(&probe, self);

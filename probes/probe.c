@@ -9,7 +9,7 @@
 
 #include "wire/base/slice.h"
 
-_Noreturn void probe_fail(const char *what)
+void probe_fail(const char *what)
 {
 	(void)fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
 	exit(1);

@@ -11,7 +11,7 @@
 #define PROBE_RUNS_MAX 1000
 
 /* Says on stderr, after the probe's name, what is wrong; exits 1. */
-_Noreturn void probe_fail(const char *what);
+void probe_fail(const char *what) __attribute__((noreturn));
 
 /* A number from the environment, @normal if it is not set. Anything else than a decimal
  * from @min to @max is refused: says what is allowed, exits 2. */

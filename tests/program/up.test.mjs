@@ -5,6 +5,9 @@ import { rmSync } from "node:fs";
 import { test } from "node:test";
 import { Up, descendantsOf, isAlive, makeHome, processesOf, until } from "./support/up.mjs";
 
+/** The demo asks for its permission 17 s into its script: more than until() gives by itself on a busy machine. */
+const CARD_MS = 60000;
+
 const laneOf = (fleet, name) => fleet.lanes.find((lane) => lane.channelName === name);
 
 test("up prints one ready line, serves the page behind its token, and stops with nothing left", async () => {
@@ -28,7 +31,7 @@ test("up --demo shows two channels, a permission and a failure", async () => {
 		const fleet = await until(async () => {
 			const got = await up.fleet();
 			return got.cards.length > 0 && got.lanes.length === 2 && got;
-		}, "two lanes and a card");
+		}, "two lanes and a card", CARD_MS);
 		const api = laneOf(fleet, "api-server");
 		assert.ok(api && laneOf(fleet, "web"));
 		assert.equal(fleet.agents[0].name, "demo");
@@ -85,7 +88,7 @@ for (const option of ["--relay-listen", "--listen"])
 test("a relay that was killed comes back and the agent is seen again, nothing doubled", async () => {
 	const up = await new Up(["--demo"]).ready();
 	try {
-		const card = await until(async () => (await up.fleet()).cards[0], "the permission");
+		const card = await until(async () => (await up.fleet()).cards[0], "the permission", CARD_MS);
 		const old = up.part("relay");
 		process.kill(old, "SIGKILL");
 		await until(() => up.part("relay") && up.part("relay") !== old, "a new relay");
@@ -115,5 +118,34 @@ test("two commands with the same agent name: the second names the first", async 
 	} finally {
 		await up.stop();
 		rmSync(home, { recursive: true, force: true });
+	}
+});
+
+test("a command that cannot be an agent ends an attached up with its reason", async () => {
+	const up = await new Up([], { keepHome: true }).ready();
+	try {
+		for (const [command, reason] of [
+			["no-such-agent", /cannot run no-such-agent: not found in PATH/],
+			["cat", /refused initialize: .*does it speak ACP\?/],
+		]) {
+			const second = new Up(["--", command], { home: up.home, keepHome: true });
+			assert.deepEqual(await second.exited, { code: 1, signal: null });
+			assert.match(second.stderr, reason);
+			assert.equal(second.stdout, "");
+		}
+		assert.ok(isAlive(up.part("observer")));
+	} finally {
+		await up.stop();
+		rmSync(up.home, { recursive: true, force: true });
+	}
+});
+
+test("an agent that ends before it spoke is asked whether it speaks ACP", async () => {
+	const up = new Up(["--", "true"]);
+	try {
+		await until(() => /exited \(status 0\) before it answered initialize \(does it speak ACP\?\)/.test(up.stderr),
+			"the reason");
+	} finally {
+		await up.stop();
 	}
 });

@@ -45,7 +45,7 @@ struct vector {
 static struct vector vector_at(int row)
 {
 	struct vector vector;
-	struct slice text, line;
+	struct slice text, line = SLICE_EMPTY;
 
 	test_data("bip340-test-vectors.csv", &csv);
 	text = buf_slice(&csv);

@@ -49,6 +49,7 @@ static struct slice case_at(int index, struct slice *name, bool *accept)
 	struct json json;
 	int i = 0;
 
+	*name = SLICE_EMPTY;
 	test_data("event-id-cases.json", &text);
 	json_init(&json, buf_slice(&text));
 	ck_assert(json_enter_object(&json));

@@ -803,7 +803,8 @@ END_TEST
 
 START_TEST(a_name_is_resolved_and_each_of_its_addresses_tried)
 {
-	/* The peer listens on 127.0.0.1 only; localhost may be ::1 first. */
+	/* The peer listens on 127.0.0.1 only; localhost is also ::1, with or without an
+	 * /etc/hosts that says so. */
 	peer_listen(false, "localhost");
 	make_link(peer.url, 0);
 	RUN_UNTIL(seen.ready == 1);

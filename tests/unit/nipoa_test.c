@@ -262,7 +262,7 @@ START_TEST(conditions_of_more_than_1024_bytes_are_malformed)
 }
 END_TEST
 
-static const struct {
+static const struct { /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	const char *conditions;
 	uint32_t kind;
 	int64_t created_at;

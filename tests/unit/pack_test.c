@@ -37,8 +37,9 @@ static struct pack_item item_of(const char *text, const char *kind, const char *
 
 #define FIRST HEADER("41", "acp_read", "") ",\"merged\":3,\"payload\":{\"a\":1}}"
 #define SECOND \
-	HEADER("42", "x", ",\"startedAt\":\"t\"") ",\"authorization\":{},\"payload\":{}" \
-						  "}"
+	HEADER("42", "x", ",\"startedAt\":\"t\"") \
+	",\"authorization\":{},\"payload\":{}" \
+	"}"
 
 static struct pack_item first_item(void)
 {

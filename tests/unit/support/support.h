@@ -10,11 +10,11 @@
 void test_data(const char *name, struct buf *out);
 
 /* True if the slice holds exactly this text. For ck_assert with a message of both. */
-#define assert_slice_eq(got, text)                                                       \
-	do {                                                                             \
-		struct slice slice_got_ = (got);                                         \
-		ck_assert_msg(slice_eq(slice_got_, slice_of(text)), "got \"%.*s\"",      \
-			      SLICE_ARG(slice_got_));                                    \
+#define assert_slice_eq(got, text) \
+	do { \
+		struct slice slice_got_ = (got); \
+		ck_assert_msg(slice_eq(slice_got_, slice_of(text)), "got \"%.*s\"", \
+			      SLICE_ARG(slice_got_)); \
 	} while (0)
 
 /* Removes @folder and all that is in it; the test fails if it cannot. */
