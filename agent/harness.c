@@ -1,6 +1,7 @@
 #include "agent/harness.h"
 
 #include <signal.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,8 @@
 /* How long the rest of the feed may take: design §5, Shutdown. A finished run has nobody
  * who waits for its end, so it may say all. */
 #define STOP_GRACE_MS 3000
+/* Then harness_stopping has a tick to leave in, and some time for its OK; our choice. */
+#define LAST_GRACE_MS 1500
 #define FINISH_GRACE_MS 20000
 
 struct harness {
@@ -137,22 +140,28 @@ static void on_crash(void *ctx, bool circuit_open)
 	}
 }
 
-static void on_drained(void *ctx)
+static void on_last_sent(void *ctx)
 {
 	struct harness *harness = ctx;
 
 	loop_quit(harness->loop);
 }
 
-static void on_stopped(void *ctx)
+/* All has left, or its time is up: the last word says how much did not. */
+static void on_drained(void *ctx)
 {
 	struct harness *harness = ctx;
 	struct feed_context context = {.slot = -1};
-	bool finished = is_one_run(harness) && turns_idle(harness->turns);
+	const uint64_t unsent = sender_discard(harness->sender);
 	struct sender_figures figures;
 	struct buf payload;
 
 	sender_figures(harness->sender, &figures);
+	if (unsent || figures.in_flight)
+		log_warn("agent",
+			 "stopped with %" PRIu64 " events unsent and %" PRIu64
+			 " frames unanswered by the relay",
+			 unsent, figures.in_flight);
 	report_begin(&payload);
 	(void)json_write_member_string(&payload, SLICE("reason"),
 				       slice_of(harness->stop_reason));
@@ -160,9 +169,18 @@ static void on_stopped(void *ctx)
 	(void)buf_lit(&payload, "{");
 	(void)json_write_member_int(&payload, SLICE("frames"),
 				    (int64_t)figures.in_flight);
-	(void)json_write_member_int(&payload, SLICE("events"), (int64_t)figures.pending);
+	(void)json_write_member_int(&payload, SLICE("events"),
+				    (int64_t)(unsent + figures.pending));
 	(void)buf_lit(&payload, "}");
 	report_end(harness->sender, &context, "harness_stopping", &payload);
+	sender_stop(harness->sender, LAST_GRACE_MS, on_last_sent, harness);
+}
+
+static void on_stopped(void *ctx)
+{
+	struct harness *harness = ctx;
+	bool finished = is_one_run(harness) && turns_idle(harness->turns);
+
 	sender_stop(harness->sender, finished ? FINISH_GRACE_MS : STOP_GRACE_MS,
 		    on_drained, harness);
 }

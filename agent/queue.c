@@ -823,13 +823,18 @@ void queue_published(struct queue *queue, const struct queue_frame *frame)
 	queue->ledger.published += frame->sources;
 }
 
+void queue_dropped(struct queue *queue, const struct queue_frame *frame)
+{
+	queue->ledger.in_flight -= frame->sources;
+	queue->ledger.dropped += frame->sources;
+}
+
 void queue_lost(struct queue *queue, const struct queue_frame *frame,
 		const struct uuid *fallback)
 {
 	struct queue_channel *channel;
 
-	queue->ledger.in_flight -= frame->sources;
-	queue->ledger.dropped += frame->sources;
+	queue_dropped(queue, frame);
 	if (!frame->sources && !frame->gap.seq)
 		return;
 	channel = channel_find(queue, frame->has_channel ? &frame->channel : fallback);

@@ -100,6 +100,9 @@ void queue_published(struct queue *queue, const struct queue_frame *frame);
 void queue_lost(struct queue *queue, const struct queue_frame *frame,
 		const struct uuid *fallback);
 
+/* @frame will not be sent and nobody asks for a gap any more: this harness ends. */
+void queue_dropped(struct queue *queue, const struct queue_frame *frame);
+
 /* Memory of frames in flight, which the budget counts too. */
 void queue_hold(struct queue *queue, size_t bytes);
 void queue_release(struct queue *queue, size_t bytes);

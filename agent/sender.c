@@ -938,3 +938,19 @@ void sender_stop(struct sender *sender, uint64_t grace_ms, void (*done)(void *ct
 	sender->stop_ms = loop_now_ms() + (int64_t)grace_ms;
 	arm(sender);
 }
+
+uint64_t sender_discard(struct sender *sender)
+{
+	struct queue_frame frame;
+	struct buf unsent;
+	uint64_t events = 0;
+
+	buf_init(&unsent, FRAME_PLAINTEXT_MAX);
+	while (queue_pack(sender->queue, FRAME_PACK_MAX, &unsent, &frame)) {
+		events += frame.sources;
+		queue_dropped(sender->queue, &frame);
+		buf_clear(&unsent);
+	}
+	buf_wipe(&unsent);
+	return events;
+}

@@ -79,11 +79,13 @@ struct sender_figures {
 };
 void sender_figures(const struct sender *sender, struct sender_figures *out);
 
-/* SIGTERM: drains one frame a tick until all have their OK, for at most @grace_ms, then
- * calls
- * @done once, from the loop (in its next turn when there is nothing to drain). Emit
- * harness_stopping before. @done may destroy the sender. */
+/* Drains one frame a tick for at most @grace_ms, then calls @done once, from the loop
+ * (also when nothing waited). @done may destroy the sender or stop it again. */
 void sender_stop(struct sender *sender, uint64_t grace_ms, void (*done)(void *ctx),
 		 void *ctx);
+/* Drops all that waits but is not in flight, so that what is emitted next
+ * (harness_stopping, which tells the number) leaves next. Returns how many source events
+ * that were; they count as dropped. */
+uint64_t sender_discard(struct sender *sender);
 
 #endif

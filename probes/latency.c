@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -155,6 +156,8 @@ static void start(struct probe *probe, const char *self)
 	(void)snprintf(slash, (size_t)(perch + sizeof(perch) - slash), "/../perch");
 	probe->up = fork();
 	if (probe->up == 0) {
+		/* However this probe ends, nothing of it stays. */
+		(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 		(void)dup2(out[1], STDOUT_FILENO);
 		(void)dup2(err[1], STDERR_FILENO);
 		(void)setenv("PERCH_HOME", probe->home, 1);

@@ -189,3 +189,15 @@ test("a broken attestation is one line that says what to do", () => withHarness(
 		assert.match(again.stderr, /^perch agent: the attestation of agent key tested is broken \(.+\): run "perch attest tested" on the owner's machine\n$/);
 	}
 }));
+
+test("stopping in a backlog: what cannot leave in time is told by the last word", async () => {
+	const harness = await Harness.start(["--tick-ms", "1000"]);
+	await harness.prompt("heavy 60000 20");
+	await harness.event("acp_read", (payload) => payload.params?.update?.content?.text?.startsWith("heavy 0"));
+	harness.child.kill("SIGTERM");
+	assert.deepEqual(await harness.exited, { code: 0, signal: null });
+	const last = harness.events.all.at(-1);
+	assert.equal(last.kind, "harness_stopping");
+	assert.ok(last.payload.left.events > 0, JSON.stringify(last.payload));
+	await harness.stop();
+});

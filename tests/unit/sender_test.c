@@ -848,6 +848,32 @@ START_TEST(stop_gives_up_after_its_grace)
 }
 END_TEST
 
+START_TEST(what_is_discarded_counts_and_the_last_word_leaves_next)
+{
+	struct sender_figures figures;
+
+	set_link(LINK_READY);
+	emit_large();
+	emit_large();
+	emit_large();
+	sender_stop(sender, 1500, on_done, NULL);
+	run_until(1500);
+	ck_assert(done);
+	ck_assert_uint_eq(relay.count, 1);
+	ck_assert_uint_eq(sender_discard(sender), 2);
+	sender_figures(sender, &figures);
+	ck_assert_uint_eq(figures.dropped, 2);
+	ck_assert_uint_eq(figures.ingested, figures.published + figures.deferred +
+						    figures.dropped + figures.pending);
+	(void)emit("note");
+	done = false;
+	sender_stop(sender, 1500, on_done, NULL);
+	run_until(3000);
+	ck_assert(done);
+	ck_assert_uint_eq(relay.count, 2);
+}
+END_TEST
+
 START_TEST(stop_with_nothing_left_is_done_in_the_next_turn)
 {
 	sender_stop(sender, 3000, on_done, NULL);
@@ -893,6 +919,7 @@ static Suite *sender_suite(void)
 	tcase_add_test(tcase, body_is_sent_in_parts_that_make_the_whole_event);
 	tcase_add_test(tcase, stop_drains_a_frame_a_tick_and_then_is_done);
 	tcase_add_test(tcase, stop_gives_up_after_its_grace);
+	tcase_add_test(tcase, what_is_discarded_counts_and_the_last_word_leaves_next);
 	tcase_add_test(tcase, stop_with_nothing_left_is_done_in_the_next_turn);
 	suite_add_tcase(suite, tcase);
 	return suite;
