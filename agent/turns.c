@@ -136,7 +136,6 @@ static void report_error_text(struct turns *turns, const struct channel *channel
 static void report_login(struct turns *turns, const struct channel *channel,
 			 const struct acp_answer *answer)
 {
-	struct feed_context context = report_context(channel);
 	struct buf data, text;
 	char quoted[LOG_QUOTE_BYTES];
 
@@ -159,7 +158,6 @@ static void report_login(struct turns *turns, const struct channel *channel,
 		     answer->message.ptr ? lookup(answer->error, SLICE("message"))
 					 : SLICE("\"authentication required\""),
 		     buf_slice(&data));
-	report_note(turns->options.sender, &context, "error", buf_slice(&text));
 	log_error("agent", "%s", log_quote(buf_slice(&text), quoted));
 	buf_finish(&text);
 	buf_finish(&data);

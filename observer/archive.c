@@ -40,7 +40,8 @@ struct archive {
 	uv_thread_t thread;
 	bool started;
 	uv_async_t async;
-	bool full; /* said so; the loop's */
+	bool full;     /* said so; the loop's */
+	uint64_t lost; /* records since the disk last took one; the thread's */
 	uv_mutex_t mutex;
 	uv_cond_t more;
 	/* Under the mutex: */
@@ -128,9 +129,16 @@ static struct job *store_run(struct archive *archive, struct job *job)
 	}
 	if (ok && !archive_db_commit(archive->db, &err))
 		lost = count;
-	if (lost)
-		log_warn("archive", "%u of %u records were not kept: %s", lost, count,
+	/* Said when it begins and when it is over, not for each of them. */
+	if (lost && !archive->lost)
+		log_warn("archive", "records are not kept, what comes is only shown: %s",
 			 err.text);
+	if (!lost && archive->lost) {
+		log_warn("archive", "records are kept again; %llu were not",
+			 (unsigned long long)archive->lost);
+		archive->lost = 0;
+	}
+	archive->lost += lost;
 	return job;
 }
 

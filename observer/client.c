@@ -16,6 +16,7 @@
 #include "wire/nostr/nip19.h"
 
 #define ANSWER_MAX (64u << 20) /* the broker's largest answer */
+#define WORDS_MAX 400 /* bytes of a text that may be shown on one line; our choice */
 
 static int dial(struct err *err)
 {
@@ -282,6 +283,29 @@ bool client_find_lane(struct slice fleet, struct slice name, struct client_lane 
 	return err_set(err, ERR_REFUSED,
 		       "%s is in %u channels: name one as AGENT/CHANNEL",
 		       log_quote(name, quoted), found);
+}
+
+const char *client_words(struct slice raw, char out[LOG_QUOTE_BYTES])
+{
+	struct buf text = {0};
+	struct slice rest, line = SLICE_EMPTY;
+
+	acp_set_text(&text, raw, WORDS_MAX);
+	rest = buf_slice(&text);
+	while (!line.len && slice_take_until(&rest, '\n', &line))
+		line = slice_trim(line);
+	if (slice_trim(rest).len) {
+		struct buf cut = {.max = WORDS_MAX + 8};
+
+		(void)buf_append(&cut, line);
+		(void)buf_lit(&cut, " \xe2\x80\xa6");
+		(void)log_quote(buf_slice(&cut), out);
+		buf_finish(&cut);
+	} else {
+		(void)log_quote(line, out);
+	}
+	buf_finish(&text);
+	return out;
 }
 
 void client_age(int64_t ms, char out[16])

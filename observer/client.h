@@ -7,6 +7,7 @@
 #include "wire/base/buf.h"
 #include "wire/base/err.h"
 #include "wire/base/slice.h"
+#include "wire/host/log.h"
 
 /* What the small commands share: asking the observer of this user over its Unix socket.
  * Blocks. */
@@ -30,6 +31,9 @@ bool client_find_lane(struct slice fleet, struct slice name, struct client_lane 
 void client_lane_of(struct slice fleet, struct slice lane_json, struct client_lane *out);
 /* The agent object of that id; ptr NULL when it is not there. */
 struct slice client_agent(struct slice fleet, struct slice id);
+/* A string's content as one line for a terminal: its first line that says something, and
+ * an ellipsis where there is more. */
+const char *client_words(struct slice raw, char out[LOG_QUOTE_BYTES]);
 /* "0:42", "3 min", "2 h", "5 d". */
 void client_age(int64_t ms, char out[16]);
 /* Waits until the request is answered or expires; its last Control (JSON) into @out. */

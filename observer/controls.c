@@ -14,6 +14,7 @@
 #include "wire/nostr/json.h"
 #include "wire/nostr/nip44.h"
 
+#define CARD_ID_MAX (ROW_SHORT_MAX + 2 * KEY_BYTES + 1)
 #define SENT_IDS 4         /* newest event ids of one control: their OKs count */
 #define SYNC_SENDS_MAX 5   /* of one feed_sync before it waits for the next minute */
 #define WANT_AGAIN_MS 5000 /* between two asks for frames */
@@ -174,7 +175,7 @@ struct post {
 	struct control control;
 	uint8_t agent[KEY_BYTES];
 	struct buf channel, card, option, text; /* plain */
-	struct buf content, channel_raw;        /* as sent */
+	struct buf content, channel_raw, nonce; /* as sent */
 };
 
 static void post_finish(struct post *post)
@@ -185,6 +186,7 @@ static void post_finish(struct post *post)
 	buf_finish(&post->text);
 	buf_finish(&post->content);
 	buf_finish(&post->channel_raw);
+	buf_finish(&post->nonce);
 }
 
 static const enum control_type postable[] = {
@@ -249,7 +251,7 @@ static bool read_card(struct controls *controls, struct slice json, struct post 
 	struct model_card card;
 	bool allows = false;
 
-	acp_set_text(&post->card, acp_get_string(json, "card"), ROW_SHORT_MAX);
+	acp_set_text(&post->card, acp_get_string(json, "card"), CARD_ID_MAX);
 	if (!model_find_card(controls->options.model, buf_slice(&post->card), &card))
 		return err_set(err, ERR_NOT_FOUND, "no such request is waiting");
 	if (!card.pending)
@@ -273,7 +275,9 @@ static bool read_card(struct controls *controls, struct slice json, struct post 
 		return err_set(
 			err, ERR_REFUSED,
 			"this request was cut or redacted: fetch it before allowing it");
-	post->control.nonce = acp_get_string(json, "card");
+	post->nonce.max = card.nonce.len * 6 + 1;
+	(void)json_write_chars(&post->nonce, card.nonce);
+	post->control.nonce = buf_slice(&post->nonce);
 	post->control.option_id = option;
 	return true;
 }

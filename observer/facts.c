@@ -31,6 +31,7 @@ void lane_facts_finish(struct lane_facts *facts)
 {
 	buf_finish(&facts->session);
 	buf_finish(&facts->title);
+	buf_finish(&facts->aim);
 	choice_finish(&facts->modes);
 	choice_finish(&facts->models);
 	buf_finish(&facts->cost);

@@ -45,6 +45,8 @@ struct lane_facts {
 	struct pos slot_at;
 	struct pos session_at;
 	struct buf session;
+	struct pos aim_at;
+	struct buf aim; /* the last prompt */
 	struct pos title_at;
 	struct buf title;
 	struct choice_facts modes, models;

@@ -9,6 +9,9 @@
 #include "wire/base/mem.h"
 #include "wire/nostr/json.h"
 
+/* What a row costs beside the text of its event: itself, its pointer, and the small
+ * allocations of its id and channel. */
+#define ROW_BYTES (sizeof(struct row) + sizeof(struct row *) + 256)
 #define BODY_MAX \
 	(1u << 20) /* members of a simple row; an event is smaller (our choice) */
 
@@ -18,6 +21,7 @@ struct fold *fold_create(struct slice channel, struct slice tag, bool is_turn)
 	struct fold_state *state = mem_alloc(sizeof(*state));
 
 	fold->state = state;
+	fold->bytes = sizeof(*fold) + sizeof(*state);
 	state->channel.max = channel.len + 1;
 	(void)buf_append(&state->channel, channel);
 	state->tag.max = tag.len + 1;
@@ -43,6 +47,7 @@ void fold_destroy(struct fold *fold)
 	buf_finish(&fold->state->channel);
 	buf_finish(&fold->state->tag);
 	buf_finish(&fold->state->channels);
+	free(fold->state->requests);
 	free(fold->state);
 	free(fold);
 }
@@ -70,6 +75,7 @@ static struct row *add_to(struct step *step, enum row_type type, const char *let
 		fold->rows = mem_grow(fold->rows, fold->row_room, sizeof(struct row *));
 	}
 	fold->rows[fold->row_count++] = row;
+	fold->bytes += ROW_BYTES;
 	pos_format(step->pos, pos);
 	row->id.max = ROW_SHORT_MAX * 3 + 128;
 	if (name.len && name.len <= ROW_SHORT_MAX) {
@@ -388,6 +394,18 @@ static void on_runtime_lifecycle(struct step *step) /* Buzz */
 
 /* ---- turns ---- */
 
+void fold_aim(struct step *step, const struct buf *text)
+{
+	struct lane_facts *lane = step->facts ? step->facts->lane : NULL;
+	const struct slice aim = buf_slice(text);
+
+	if (!lane || !aim.len || !fact_wins(&lane->aim_at, step->pos))
+		return;
+	buf_clear(&lane->aim);
+	lane->aim.max = ROW_SHORT_MAX;
+	(void)buf_append(&lane->aim, slice_sub(aim, 0, utf8_floor(aim, ROW_SHORT_MAX)));
+}
+
 static void on_turn_started(struct step *step)
 {
 	const struct slice payload = step->event->payload;
@@ -409,6 +427,7 @@ static void on_turn_started(struct step *step)
 		state->prompt->text_bytes =
 			acp_append_text(&state->prompt->text, text, ROW_TEXT_MAX);
 	}
+	fold_aim(step, &state->prompt->text);
 	buf_clear(&state->prompt->body);
 	body_raw(state->prompt, "source", acp_get_string(payload, "source"));
 	body_raw(state->prompt, "requestId", acp_get_string(payload, "requestId"));
@@ -436,6 +455,7 @@ void fold_permissions_end(struct fold *fold, int64_t t, const char *by)
 
 		if (!row->permission || row->permission->state != PERMISSION_PENDING)
 			continue;
+		fold_tool_waits(fold, row->permission, false);
 		row->permission->state = PERMISSION_OVER;
 		row->permission->by = by;
 		row->end = t;
@@ -542,7 +562,9 @@ static void on_turn_error(struct step *step)
 	const struct slice other = acp_get_string(payload, "error"); /* Buzz */
 	const struct slice data = acp_get(payload, "data");
 	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
-	const struct slice text = message.ptr ? message : other;
+	/* The hint is the agent's message and what the owner can do about it. */
+	const struct slice hint = acp_get_string(data, "hint");
+	const struct slice text = hint.ptr ? hint : message.ptr ? message : other;
 
 	turn_end(step, TURN_FAILED);
 	fold_error(step, text.ptr ? text : SLICE("The turn failed"), acp_string(data));
@@ -777,6 +799,8 @@ struct pos fold_shed(struct fold *fold)
 			continue;
 		}
 		last = row->pos;
+		fold->bytes -= ROW_BYTES + (row->tool ? sizeof(*row->tool) : 0) +
+			       (row->permission ? sizeof(*row->permission) : 0);
 		if (row->tool &&
 		    map_get(&state->tools, buf_slice(&row->tool->call)) == row)
 			(void)map_take(&state->tools, buf_slice(&row->tool->call));

@@ -24,6 +24,8 @@ struct turn_facts {
 struct fold {
 	struct row **rows; /* in order of position */
 	size_t row_count, row_room;
+	size_t bytes; /* of it and its rows, whatever their texts: those are counted
+			 elsewhere */
 	struct turn_facts turn;
 	struct fold_state *state;
 };
@@ -56,5 +58,7 @@ struct time_split fold_split(const struct fold *fold, int64_t now_ms);
 /* The newest row that says what the lane does, or NULL. */
 const struct row *fold_newest(const struct fold *fold, enum row_type type);
 const struct row *fold_permission(const struct fold *fold, struct slice nonce);
+/* A request that came trimmed came whole: for where its events cannot be folded again. */
+void fold_permission_body(struct fold *fold, const struct observer_event *event);
 
 #endif

@@ -67,6 +67,7 @@ static void tool_apply(struct step *step, struct slice update)
 	if (!row) {
 		row = fold_add(step, ROW_TOOL, "tool", buf_slice(&call));
 		row->tool = mem_alloc(sizeof(*row->tool));
+		step->fold->bytes += sizeof(*row->tool);
 		row->time = TIME_TOOL;
 		row->end = -1;
 		(void)map_put(&state->tools, buf_slice(&call), row);
@@ -308,6 +309,41 @@ static void permission_inherit(struct permission *permission, struct fold_state 
 	inherit(&permission->tool.parts, &row->tool->parts);
 }
 
+void fold_tool_waits(struct fold *fold, const struct permission *permission, bool begins)
+{
+	struct row *row = map_get(&fold->state->tools, buf_slice(&permission->tool.call));
+
+	if (!row || (!begins && !row->tool->waits))
+		return;
+	row->tool->waits += begins ? 1u : -1u;
+	row->dirty = true;
+}
+
+static void permission_describe(struct permission *permission, struct slice params)
+{
+	const struct slice call = acp_get(params, "toolCall");
+
+	tool_update(&permission->tool, call);
+	permission->text_bytes =
+		tool_request_text(&permission->tool, call, &permission->text);
+	set_options(permission, acp_get(params, "options"));
+}
+
+void fold_permission_body(struct fold *fold, const struct observer_event *event)
+{
+	struct buf nonce = {0};
+	struct row *row;
+
+	acp_set_text(&nonce, acp_get_string(event->authorization, "requestNonce"),
+		     ROW_SHORT_MAX);
+	row = map_get(&fold->state->permissions, buf_slice(&nonce));
+	buf_finish(&nonce);
+	if (!row)
+		return;
+	permission_describe(row->permission, acp_get(event->payload, "params"));
+	row->dirty = true;
+}
+
 static void on_permission_request(struct step *step, struct slice params, struct slice id)
 {
 	struct fold_state *state = step->fold->state;
@@ -327,6 +363,7 @@ static void on_permission_request(struct step *step, struct slice params, struct
 	}
 	row = fold_add(step, ROW_PERMISSION, "ask", buf_slice(&nonce));
 	permission = row->permission = mem_alloc(sizeof(*permission));
+	step->fold->bytes += sizeof(*permission);
 	if (nonce.len)
 		(void)map_put(&state->permissions, buf_slice(&nonce), row);
 	row->time = TIME_YOU;
@@ -340,10 +377,8 @@ static void on_permission_request(struct step *step, struct slice params, struct
 	permission->trimmed = step->event->trimmed > 0 || !params.ptr;
 	permission->redacted = step->event->redacted;
 	permission_inherit(permission, state, acp_get_string(call, "toolCallId"));
-	tool_update(&permission->tool, call);
-	permission->text_bytes =
-		tool_request_text(&permission->tool, call, &permission->text);
-	set_options(permission, acp_get(params, "options"));
+	permission_describe(permission, params);
+	fold_tool_waits(step->fold, permission, true);
 }
 
 struct outcome {
@@ -372,6 +407,8 @@ static void permission_end(struct step *step, struct row *row, struct slice reas
 	if (permission->state != PERMISSION_PENDING &&
 	    permission->state != PERMISSION_OVER)
 		return; /* at most one outcome counts: the first */
+	if (permission->state == PERMISSION_PENDING)
+		fold_tool_waits(step->fold, permission, false);
 	permission->state = allows ? PERMISSION_ALLOWED : PERMISSION_DENIED;
 	permission->by = NULL;
 	if (!picked.ptr &&
@@ -430,10 +467,13 @@ void fold_permission_terminal(struct step *step)
 static void request_note(struct fold_state *state, struct slice id,
 			 enum request_kind kind)
 {
-	struct request *request = &state->requests[state->next_request];
+	struct request *request;
 
 	if (!id.len || id.len > FOLD_TOKEN_MAX)
 		return;
+	if (!state->requests)
+		state->requests = mem_array(FOLD_REQUESTS_MAX, sizeof(*request));
+	request = &state->requests[state->next_request];
 	state->next_request = (state->next_request + 1) % FOLD_REQUESTS_MAX;
 	memcpy(request->token, id.ptr, id.len);
 	request->token[id.len] = '\0';
@@ -442,7 +482,7 @@ static void request_note(struct fold_state *state, struct slice id,
 
 static enum request_kind request_take(struct fold_state *state, struct slice id)
 {
-	for (size_t i = 0; id.len && i < FOLD_REQUESTS_MAX; i++) {
+	for (size_t i = 0; state->requests && id.len && i < FOLD_REQUESTS_MAX; i++) {
 		struct request *request = &state->requests[i];
 
 		if (!slice_eq(slice_of(request->token), id))
@@ -467,6 +507,7 @@ static void on_prompt(struct step *step, struct slice params)
 	buf_clear(&row->text);
 	row->text_bytes =
 		acp_append_blocks(&row->text, acp_get(params, "prompt"), ROW_TEXT_MAX);
+	fold_aim(step, &row->text);
 	row->dirty = true;
 }
 
@@ -506,15 +547,19 @@ static void on_written_request(struct step *step, struct slice method, struct sl
 	}
 }
 
-static void note_login(struct step *step, struct slice error)
+/* Does this error say that the agent wants a login? */
+static bool note_login(struct step *step, struct slice error)
 {
 	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
 
-	if (!agent || !slice_eq(acp_get(error, "code"), SLICE("-32000")) ||
-	    !fact_wins(&agent->login_at, step->pos))
-		return;
-	agent->needs_login = true;
-	acp_set_text(&agent->login_text, acp_get_string(error, "message"), ROW_PATH_MAX);
+	if (!slice_eq(acp_get(error, "code"), SLICE("-32000")))
+		return false;
+	if (agent && fact_wins(&agent->login_at, step->pos)) {
+		agent->needs_login = true;
+		acp_set_text(&agent->login_text, acp_get_string(error, "message"),
+			     ROW_PATH_MAX);
+	}
+	return true;
 }
 
 static void on_read_answer(struct step *step, struct slice id)
@@ -545,9 +590,8 @@ static void on_read_answer(struct step *step, struct slice id)
 	}
 	if (!acp_is_object(error))
 		return;
-	note_login(step, error);
-	/* What became of a prompt is told by turn_error and turn_completed. */
-	if (kind != REQUEST_PROMPT) {
+	/* What became of a prompt, and a wish for a login, are told by turn_error. */
+	if (!note_login(step, error) && kind != REQUEST_PROMPT) {
 		const struct slice message = acp_get_string(error, "message");
 
 		fold_error(step,

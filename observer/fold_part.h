@@ -35,7 +35,7 @@ struct fold_state {
 	struct map permissions; /* nonce → row */
 	struct row *open_text;  /* message or thought that the next chunk joins */
 	struct row *plan, *prompt, *turn_row;
-	struct request requests[FOLD_REQUESTS_MAX];
+	struct request *requests; /* [FOLD_REQUESTS_MAX] once there is one */
 	size_t next_request;
 	bool replay;         /* between session/load and its answer */
 	struct buf channels; /* harness_started's, JSON array */
@@ -57,6 +57,10 @@ struct row *fold_add(struct step *step, enum row_type type, const char *letter,
 void fold_raw(struct step *step);
 /* An error row; @detail: string content as sent, or ptr NULL. */
 void fold_error(struct step *step, struct slice text_raw, struct slice detail);
+/* A call begins or ceases to wait for the answer to a request. */
+void fold_tool_waits(struct fold *fold, const struct permission *permission, bool begins);
+/* A prompt said, in @text, what the lane is after. */
+void fold_aim(struct step *step, const struct buf *text);
 void fold_permissions_end(struct fold *fold, int64_t t, const char *by);
 /* acp_read and acp_write. */
 void fold_acp(struct step *step, bool read);

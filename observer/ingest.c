@@ -330,8 +330,10 @@ static bool take_number(struct ingest *ingest, struct author *author,
 	const uint64_t last = epoch ? epoch->missing.last : 0;
 	size_t gone_before;
 
-	if (!epoch)
-		return true; /* too old to keep count of: its events dedupe by place */
+	if (!epoch) { /* too old to keep count of: its events dedupe by place */
+		*newest = false;
+		return true;
+	}
 	gone_before = epoch->missing.gone_count;
 	if (missing_add(&epoch->missing, frame->number) != MISSING_NEW)
 		return false;

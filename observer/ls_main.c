@@ -24,12 +24,7 @@ static const struct {
 /* One string member as text for a terminal. */
 static const char *show(struct slice object, const char *key, char out[LOG_QUOTE_BYTES])
 {
-	struct buf text = {0};
-
-	acp_set_text(&text, acp_get_string(object, key), 400);
-	(void)log_quote(buf_slice(&text), out);
-	buf_finish(&text);
-	return out;
+	return client_words(acp_get_string(object, key), out);
 }
 
 static void print_lane(struct slice fleet, struct slice lane, const char *glyph)
@@ -55,7 +50,7 @@ static void print_fleet(struct slice fleet)
 	struct slice rest = acp_get(fleet, "lanes"), lane;
 
 	if (!acp_next(&rest, &lane))
-		(void)printf("no agent yet: start one with `perch agent -- COMMAND`\n");
+		(void)printf("no agent yet: start one with `perch up -- COMMAND`\n");
 	for (size_t i = 0; i < STATES; i++) {
 		rest = acp_get(fleet, "lanes");
 		while (acp_next(&rest, &lane))

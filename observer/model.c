@@ -38,7 +38,6 @@ static void lane_destroy(struct lane *lane)
 {
 	buf_finish(&lane->channel);
 	buf_finish(&lane->name);
-	buf_finish(&lane->aim);
 	lane_facts_finish(&lane->facts);
 	free(lane);
 }
@@ -175,20 +174,46 @@ void model_segment_tag(const char *epoch, const struct pos *pos, struct slice ch
 	/* The agent's own events stay together: the later ones need to know the first. */
 }
 
+/* The name of a segment among those of its agent. Appends to @out. */
+static void segment_name(struct slice channel, struct slice tag, struct buf *out)
+{
+	out->max = channel.len + tag.len + 2;
+	(void)buf_append(out, channel);
+	(void)buf_lit(out, "\n");
+	(void)buf_append(out, tag);
+}
+
+static void count_bytes(struct model *model, struct segment *segment, size_t more)
+{
+	segment->bytes += more;
+	model->bytes += more;
+}
+
+static void uncount_bytes(struct model *model, struct segment *segment, size_t less)
+{
+	segment->bytes -= less;
+	model->bytes -= less;
+}
+
+/* After anything that changed its fold. */
+static void count_fold(struct model *model, struct segment *segment)
+{
+	uncount_bytes(model, segment, segment->fold_bytes);
+	segment->fold_bytes = segment->fold->bytes;
+	count_bytes(model, segment, segment->fold_bytes);
+}
+
 static struct segment *segment_ensure(struct model *model, struct agent *agent,
 				      struct lane *lane, const struct model_event *event,
 				      const struct pos *pos, struct slice turn)
 {
 	const struct slice channel = lane ? buf_slice(&lane->channel) : SLICE("");
 	const struct pos *floor = lane ? &lane->floor : &agent->floor;
-	struct buf name = {.max = channel.len + 2}, tag = {0};
+	struct buf name = {0}, tag = {0};
 	struct segment *segment;
 
 	model_segment_tag(event->epoch, pos, channel, turn, &tag);
-	(void)buf_append(&name, channel);
-	(void)buf_lit(&name, "\n");
-	name.max += tag.len;
-	(void)buf_append(&name, buf_slice(&tag));
+	segment_name(channel, buf_slice(&tag), &name);
 	segment = map_get(&agent->segments, buf_slice(&name));
 	if (!segment && pos_compare(pos, floor) > 0) {
 		segment = mem_alloc(sizeof(*segment));
@@ -199,7 +224,9 @@ static struct segment *segment_ensure(struct model *model, struct agent *agent,
 		text_copy(&segment->tag, buf_slice(&tag));
 		memcpy(segment->epoch, event->epoch, strlen(event->epoch) + 1);
 		segment->fold = fold_create(channel, buf_slice(&tag), turn.ptr != NULL);
-		model->bytes += sizeof(*segment);
+		/* Its name is kept three times: here, in its fold and in the map. */
+		count_bytes(model, segment, sizeof(*segment) + 3 * name.len);
+		count_fold(model, segment);
 		(void)map_put(&agent->segments, buf_slice(&name), segment);
 	}
 	buf_finish(&name);
@@ -243,8 +270,7 @@ static void segment_insert(struct model *model, struct segment *segment, size_t 
 		(struct segment_event){*pos, unix_ms, mem_dup(text), text.len};
 	segment->count++;
 	/* The rows made of it hold about as much again. */
-	segment->bytes += 2 * text.len + sizeof(struct segment_event);
-	model->bytes += 2 * text.len + sizeof(struct segment_event);
+	count_bytes(model, segment, 2 * text.len + sizeof(struct segment_event));
 }
 
 static struct facts facts_of(const struct segment *segment)
@@ -322,6 +348,7 @@ static void segment_derive(struct model *model, struct segment *segment)
 	segment->dirty = true;
 	compare_rows(model, segment, old);
 	fold_destroy(old);
+	count_fold(model, segment);
 }
 
 /* ---- live state ---- */
@@ -415,6 +442,30 @@ static void lane_point(struct lane *lane, struct segment *segment)
 	}
 }
 
+/* Which segment is newest goes by their first events. */
+static void point_again(struct agent *agent)
+{
+	struct map_entry *entry = NULL;
+	bool misled = false;
+
+	while ((entry = map_next(&agent->lanes, entry)) != NULL) {
+		struct lane *lane = entry->value;
+
+		if (!lane->misled)
+			continue;
+		lane->current = lane->newest = NULL;
+		misled = true;
+	}
+	while (misled && (entry = map_next(&agent->segments, entry)) != NULL) {
+		struct segment *segment = entry->value;
+
+		if (segment->lane && segment->lane->misled && segment->count)
+			lane_point(segment->lane, segment);
+	}
+	while (misled && (entry = map_next(&agent->lanes, entry)) != NULL)
+		((struct lane *)entry->value)->misled = false;
+}
+
 static void epoch_seen(struct model *model, struct agent *agent, const char *epoch)
 {
 	struct map_entry *entry = NULL;
@@ -429,6 +480,7 @@ static void epoch_seen(struct model *model, struct agent *agent, const char *epo
 		if (!segment->ended && epoch_is_over(segment)) {
 			segment->ended = segment->dirty = true;
 			fold_end_epoch(segment->fold);
+			count_fold(model, segment);
 		}
 	}
 }
@@ -470,6 +522,8 @@ static bool segment_take(struct model *model, struct segment *segment,
 		return false;
 	if (segment->sealed && at < segment->count)
 		return false;
+	if (segment->lane && !at && segment->count)
+		segment->lane->misled = true;
 	segment_insert(model, segment, at, pos, unix_ms, event->event->text);
 	segment->used_ms = event->received_ms;
 	segment->dirty = true;
@@ -479,13 +533,13 @@ static bool segment_take(struct model *model, struct segment *segment,
 		fold_event(segment->fold, event->event, pos, unix_ms, &facts);
 		free(newest->text);
 		newest->text = NULL;
-		segment->bytes -= newest->len;
-		model->bytes -= newest->len;
+		uncount_bytes(model, segment, newest->len);
 	} else if (segment->late || segment->ended || epoch_is_over(segment) ||
 		   at + 1 < segment->count)
 		segment->late = true;
 	else
 		fold_event(segment->fold, event->event, pos, unix_ms, &facts);
+	count_fold(model, segment);
 	return true;
 }
 
@@ -536,20 +590,6 @@ bool model_apply(struct model *model, const struct model_event *event)
 	return taken;
 }
 
-static void lane_note_aim(struct lane *lane)
-{
-	const struct row *prompt;
-
-	if (!lane->current)
-		return;
-	prompt = fold_newest(lane->current->fold, ROW_PROMPT);
-	if (!prompt || !fact_wins(&lane->aim_at, &prompt->pos))
-		return;
-	text_copy(&lane->aim,
-		  slice_sub(buf_slice(&prompt->text), 0,
-			    utf8_floor(buf_slice(&prompt->text), ROW_SHORT_MAX)));
-}
-
 /* ---- memory ---- */
 
 static bool segment_is_needed(const struct model *model, const struct segment *segment)
@@ -567,30 +607,6 @@ static bool segment_is_needed(const struct model *model, const struct segment *s
 	return false;
 }
 
-static struct map_entry *oldest_idle(const struct model *model, struct agent **agent_out)
-{
-	const struct map_entry *at = NULL;
-	struct map_entry *oldest = NULL;
-
-	while ((at = map_next(&model->agents, at)) != NULL) {
-		struct agent *agent = at->value;
-		struct map_entry *entry = NULL;
-
-		while ((entry = map_next(&agent->segments, entry)) != NULL) {
-			const struct segment *segment = entry->value;
-
-			if (oldest && ((const struct segment *)oldest->value)->used_ms <=
-					      segment->used_ms)
-				continue;
-			if (segment_is_needed(model, segment))
-				continue;
-			oldest = entry;
-			*agent_out = agent;
-		}
-	}
-	return oldest;
-}
-
 static void raise_floor(struct pos *floor, const struct pos *pos)
 {
 	if (pos_compare(pos, floor) > 0)
@@ -598,28 +614,33 @@ static void raise_floor(struct pos *floor, const struct pos *pos)
 }
 
 /* One turn fills the memory: first the texts of its events go, with which it could be
- * derived again, then its older rows, half of them at a time. */
-static void shrink(struct model *model, struct segment *segment)
+ * derived again, then its older rows, half of them at a time. False if nothing more can
+ * go. */
+static bool shrink(struct model *model, struct segment *segment)
 {
 	struct pos *floor =
 		segment->lane ? &segment->lane->floor : &segment->agent->floor;
-	size_t freed = 0;
+	const size_t before = segment->bytes;
+	size_t texts;
 	struct pos last;
 
 	if (!segment->sealed) {
 		segment->sealed = true;
 		for (size_t i = 0; i < segment->count; i++) {
-			freed += segment->events[i].len;
+			uncount_bytes(model, segment, segment->events[i].len);
 			free(segment->events[i].text);
 			segment->events[i].text = NULL;
 		}
-	} else {
-		last = fold_shed(segment->fold);
-		raise_floor(floor, &last);
-		freed = segment->bytes / 2;
+		return true;
 	}
-	segment->bytes -= freed;
-	model->bytes -= freed;
+	last = fold_shed(segment->fold);
+	if (!*last.epoch)
+		return false;
+	raise_floor(floor, &last);
+	count_fold(model, segment);
+	texts = segment->bytes - sizeof(*segment) - segment->fold_bytes;
+	uncount_bytes(model, segment, texts / 2);
+	return segment->bytes < before;
 }
 
 static struct segment *largest(const struct model *model)
@@ -641,25 +662,67 @@ static struct segment *largest(const struct model *model)
 	return found;
 }
 
+static int compare_idle(const void *left, const void *right)
+{
+	const struct segment *const *a = left, *const *b = right;
+
+	return ((*a)->used_ms > (*b)->used_ms) - ((*a)->used_ms < (*b)->used_ms);
+}
+
+static void segment_evict(struct model *model, struct segment *segment)
+{
+	struct pos *floor =
+		segment->lane ? &segment->lane->floor : &segment->agent->floor;
+	struct buf name = {0};
+
+	if (segment->count)
+		raise_floor(floor, &segment->events[segment->count - 1].pos);
+	segment_name(segment->lane ? buf_slice(&segment->lane->channel) : SLICE(""),
+		     buf_slice(&segment->tag), &name);
+	(void)map_take(&segment->agent->segments, buf_slice(&name));
+	buf_finish(&name);
+	model->bytes -= segment->bytes;
+	segment_destroy(segment);
+}
+
+/* Those that were idle longest go, until an eighth is free: sorting them for each one
+ * that comes would cost all of them every time. */
+static void evict_idle(struct model *model)
+{
+	const struct map_entry *at = NULL;
+	struct segment **idle = NULL;
+	size_t count = 0, room = 0;
+
+	while ((at = map_next(&model->agents, at)) != NULL) {
+		const struct map_entry *entry = NULL;
+
+		while ((entry = map_next(&((struct agent *)at->value)->segments,
+					 entry)) != NULL) {
+			if (segment_is_needed(model, entry->value))
+				continue;
+			if (count == room) {
+				room = room ? room * 2 : 256;
+				idle = mem_grow(idle, room, sizeof(struct segment *));
+			}
+			idle[count++] = entry->value;
+		}
+	}
+	if (count)
+		qsort(idle, count, sizeof(struct segment *), compare_idle);
+	for (size_t i = 0; i < count && model->bytes > MODEL_BYTES_MAX / 8 * 7; i++)
+		segment_evict(model, idle[i]);
+	free(idle);
+}
+
 static void evict(struct model *model)
 {
-	struct agent *agent = NULL;
-	struct map_entry *entry;
-
-	while (model->bytes > MODEL_BYTES_MAX &&
-	       (entry = oldest_idle(model, &agent)) != NULL) {
-		struct segment *segment = map_take(&agent->segments, map_key(entry));
-
-		if (segment->count)
-			raise_floor(segment->lane ? &segment->lane->floor : &agent->floor,
-				    &segment->events[segment->count - 1].pos);
-		model->bytes -= segment->bytes + sizeof(*segment);
-		segment_destroy(segment);
-	}
-	for (struct segment *segment; model->bytes > MODEL_BYTES_MAX &&
-				      (segment = largest(model)) != NULL &&
-				      segment->bytes;)
-		shrink(model, segment);
+	if (model->bytes <= MODEL_BYTES_MAX)
+		return;
+	evict_idle(model);
+	for (struct segment *segment;
+	     model->bytes > MODEL_BYTES_MAX && (segment = largest(model)) != NULL;)
+		if (!shrink(model, segment))
+			break; /* only what is needed is left */
 }
 
 void model_set_floor(struct model *model, const uint8_t *key, struct slice channel,
@@ -710,13 +773,12 @@ void model_settle(struct model *model, int64_t now_ms)
 			if (segment->late)
 				segment_derive(model, segment);
 		}
-		entry = NULL;
+		point_again(agent);
 		while ((entry = map_next(&agent->lanes, entry)) != NULL) {
 			struct lane *lane = entry->value;
 
 			if (!lane->dirty)
 				continue;
-			lane_note_aim(lane);
 			lane_name(lane);
 		}
 	}
@@ -793,12 +855,16 @@ void model_set_body(struct model *model, const uint8_t *key, const char *epoch,
 		if (at == segment->count ||
 		    pos_compare(&segment->events[at].pos, &pos) != 0)
 			continue;
-		model->bytes += 2 * text.len;
-		segment->bytes += 2 * text.len;
-		free(segment->events[at].text);
-		segment->events[at].text = mem_dup(text);
-		segment->events[at].len = text.len;
-		segment_derive(model, segment);
+		count_bytes(model, segment, 2 * text.len);
+		if (segment->sealed) { /* the texts of its other events are gone */
+			fold_permission_body(segment->fold, &event);
+			segment->dirty = true;
+		} else {
+			free(segment->events[at].text);
+			segment->events[at].text = mem_dup(text);
+			segment->events[at].len = text.len;
+			segment_derive(model, segment);
+		}
 		while ((card = map_next(&model->cards, card)) != NULL) {
 			struct card *waiting = card->value;
 			const struct row *row = fold_permission(

@@ -29,6 +29,8 @@
 #define MODEL_ONLINE_MS 75000   /* design §4: online is a frame within 75 s */
 #define MODEL_CARD_STAY_MS 4000 /* a card that is over, before it goes */
 #define MODEL_CONTROLS_MAX 256
+#define MODEL_CARDS_MAX 64 /* of one agent; further requests are rows until one is over \
+			    */
 
 struct model;
 
@@ -103,14 +105,14 @@ struct model_agent model_agent(const struct model *model, const uint8_t *agent);
 
 struct model_card {
 	uint8_t agent[KEY_BYTES];
-	struct slice channel, nonce;
+	struct slice channel;
+	struct slice nonce; /* as its harness knows it; the card's id may say more */
 	struct pos pos;
 	bool pending, body_ready, actionable;
 	struct slice options; /* JSON array [{id,name,kind}] */
 };
-/* False when there is no such card. */
-bool model_find_card(const struct model *model, struct slice nonce,
-		     struct model_card *out);
+/* By the id of the card; false when there is none. */
+bool model_find_card(const struct model *model, struct slice id, struct model_card *out);
 
 /* ---- JSON of the local API ---- */
 

@@ -13,6 +13,7 @@
 void card_destroy(struct card *card)
 {
 	buf_finish(&card->nonce);
+	buf_finish(&card->id);
 	buf_finish(&card->picked);
 	buf_finish(&card->detail);
 	free(card);
@@ -21,18 +22,30 @@ void card_destroy(struct card *card)
 struct card *card_ensure(struct model *model, struct segment *segment, struct slice nonce,
 			 int64_t asked_ms)
 {
+	struct agent *agent = segment->agent;
+	struct buf id = {.max = nonce.len + sizeof(agent->hex) + 1};
 	struct card *card = map_get(&model->cards, nonce);
 
-	if (card)
+	(void)buf_append(&id, nonce);
+	if (card && card->agent != agent) {
+		/* Nobody's request hides behind another's. */
+		(void)buf_printf(&id, "/%s", agent->hex);
+		card = map_get(&model->cards, buf_slice(&id));
+	}
+	if (card || agent->card_count == MODEL_CARDS_MAX) {
+		buf_finish(&id);
 		return card;
+	}
 	card = mem_alloc(sizeof(*card));
-	card->agent = segment->agent;
+	card->agent = agent;
+	card->id = id;
+	agent->card_count++;
 	card->segment = segment;
 	card->asked_ms = asked_ms;
 	card->deadline_ms = asked_ms + AGENT_PERMISSION_S * 1000;
 	card->dirty = model->dirty = true;
 	text_copy(&card->nonce, nonce);
-	(void)map_put(&model->cards, nonce, card);
+	(void)map_put(&model->cards, buf_slice(&card->id), card);
 	return card;
 }
 
@@ -127,8 +140,9 @@ void tick_cards(struct model *model, int64_t now_ms)
 			continue;
 		if (model->gone_cards.len)
 			(void)buf_lit(&model->gone_cards, ",");
-		(void)json_write_string(&model->gone_cards, buf_slice(&card->nonce));
+		(void)json_write_string(&model->gone_cards, buf_slice(&card->id));
 		(void)map_take(&model->cards, map_key(entry));
+		card->agent->card_count--;
 		card_destroy(card);
 		model->dirty = true;
 	}
@@ -283,15 +297,14 @@ void model_control_set(struct model *model, struct slice request_id,
 	card_of_control(model, control);
 }
 
-bool model_find_card(const struct model *model, struct slice nonce,
-		     struct model_card *out)
+bool model_find_card(const struct model *model, struct slice id, struct model_card *out)
 {
-	const struct card *card = map_get(&model->cards, nonce);
+	const struct card *card = map_get(&model->cards, id);
 	const struct row *row;
 
 	if (!card)
 		return false;
-	row = fold_permission(card->segment->fold, nonce);
+	row = fold_permission(card->segment->fold, buf_slice(&card->nonce));
 	if (!row)
 		return false;
 	memcpy(out->agent, card->agent->key, KEY_BYTES);

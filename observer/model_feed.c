@@ -31,6 +31,8 @@ static void on_feed_pending(struct model *model, struct agent *agent, struct sli
 			    row->permission->state != PERMISSION_PENDING)
 				continue;
 			card = card_ensure(model, segment, buf_slice(&nonce), row->t);
+			if (!card)
+				continue;
 			card->deadline_ms =
 				acp_get_int(item, "deadlineMs", card->deadline_ms);
 			card->dirty = true;

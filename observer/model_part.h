@@ -24,12 +24,13 @@ struct segment {
 	struct fold *fold;
 	struct segment_event *events; /* ascending */
 	size_t count, room;
-	size_t bytes;
-	int64_t used_ms; /* when it last changed */
-	bool late;       /* to be derived again */
-	bool sealed;     /* too large: texts are gone, late events are the archive's */
-	bool ended;      /* fold_end_epoch() was applied */
-	bool dirty;      /* has dirty rows */
+	size_t bytes;      /* all that it holds, as counted in the model's */
+	size_t fold_bytes; /* of those, its fold's */
+	int64_t used_ms;   /* when it last changed */
+	bool late;         /* to be derived again */
+	bool sealed;       /* too large: texts are gone, late events are the archive's */
+	bool ended;        /* fold_end_epoch() was applied */
+	bool dirty;        /* has dirty rows */
 };
 
 struct gap {
@@ -49,13 +50,12 @@ struct lane {
 	struct pos floor;
 	struct segment *current; /* newest turn, or NULL */
 	struct segment *newest;  /* newest of all, or NULL */
-	struct buf aim;
-	struct pos aim_at;
-	int64_t last_ms; /* newest event, Unix ms */
+	int64_t last_ms;         /* newest event, Unix ms */
 	uint32_t activity[ACTIVITY_BUCKETS];
 	int64_t activity_at; /* bucket number of the newest */
 	struct pos idle_at;  /* feed_state said at this place: no turn here */
 	bool spoke;          /* it has rows other than a process's comings and goings */
+	bool misled; /* a segment's first event came late: the pointers may be wrong */
 	bool dirty;
 };
 
@@ -63,6 +63,7 @@ struct card {
 	struct agent *agent;
 	struct segment *segment;
 	struct buf nonce;
+	struct buf id; /* the nonce; of agents that chose the same the later says whose */
 	int64_t asked_ms, deadline_ms;
 	bool body_ready, dirty;
 	bool over;
@@ -95,6 +96,7 @@ struct agent {
 	int64_t seen_ms, complete_ms;
 	bool online, dirty;
 	uint64_t missing;
+	size_t card_count; /* of the model's cards */
 	struct gap *gaps;
 	size_t gap_count;
 	bool gaps_dirty;
@@ -106,7 +108,7 @@ struct removed {
 
 struct model {
 	struct map agents; /* key → agent */
-	struct map cards;  /* nonce → card */
+	struct map cards;  /* card id → card */
 	struct owner_control *controls[MODEL_CONTROLS_MAX];
 	size_t control_count;
 	size_t bytes;
@@ -132,6 +134,7 @@ bool lane_runs(const struct lane *lane);
 
 void card_destroy(struct card *card);
 void control_destroy(struct owner_control *control);
+/* NULL when its agent has too many. */
 struct card *card_ensure(struct model *model, struct segment *segment, struct slice nonce,
 			 int64_t asked_ms);
 /* @outcome: static word, or NULL: decided, nobody here knows how. */

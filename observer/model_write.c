@@ -115,8 +115,10 @@ struct sentence {
 
 static void set_object(struct sentence *out, struct slice text)
 {
-	const size_t line = slice_find(text, '\n');
+	size_t line;
 
+	text = slice_trim(text);
+	line = slice_find(text, '\n');
 	if (line < ROW_SHORT_MAX)
 		text = slice_sub(text, 0, line);
 	buf_clear(&out->object);
@@ -136,6 +138,42 @@ static const struct row *open_tool(const struct fold *fold)
 	return NULL;
 }
 
+/* One string of a simple row's body, as plain text. */
+static void set_object_of_body(struct sentence *out, const struct row *row,
+			       const char *key)
+{
+	struct buf object = {.max = row->body.len + 3}, text = {0};
+
+	(void)buf_lit(&object, "{");
+	(void)buf_append(&object, buf_slice(&row->body));
+	(void)buf_lit(&object, "}");
+	acp_set_text(&text, acp_get_string(buf_slice(&object), key), ROW_TEXT_MAX);
+	set_object(out, buf_slice(&text));
+	buf_finish(&object);
+	buf_finish(&text);
+}
+
+/* "2 of 5": entries that are completed. */
+static void set_plan_outcome(struct sentence *out, const struct row *row)
+{
+	struct buf object = {.max = row->body.len + 3};
+	struct slice rest, entry;
+	unsigned count = 0, done = 0;
+
+	(void)buf_lit(&object, "{");
+	(void)buf_append(&object, buf_slice(&row->body));
+	(void)buf_lit(&object, "}");
+	rest = acp_get(buf_slice(&object), "entries");
+	while (acp_next(&rest, &entry)) {
+		count++;
+		done += json_is(acp_get_string(entry, "status"), SLICE("completed"));
+	}
+	buf_clear(&out->outcome);
+	out->outcome.max = 32;
+	(void)buf_printf(&out->outcome, "%u of %u", done, count);
+	buf_finish(&object);
+}
+
 static void say_row(const struct row *row, struct sentence *out)
 {
 	if (row->tool) {
@@ -149,9 +187,10 @@ static void say_row(const struct row *row, struct sentence *out)
 		out->verb = "Thinking";
 	} else if (row->type == ROW_PLAN) {
 		out->verb = "Planned";
+		set_plan_outcome(out, row);
 	} else if (row->type == ROW_OUTPUT) {
 		out->verb = "Printed";
-		set_object(out, acp_get_string(buf_slice(&row->body), "text"));
+		set_object_of_body(out, row, "text");
 	}
 }
 
@@ -185,16 +224,7 @@ static void say_ended(const struct lane *lane, struct sentence *out)
 		    : fold->turn.state == TURN_CANCELLED ? "Stopped"
 							 : "Finished";
 	if (fold->turn.state == TURN_FAILED && error) {
-		struct buf object = {.max = error->body.len + 3}, text = {0};
-
-		(void)buf_printf(&object, "{");
-		(void)buf_append(&object, buf_slice(&error->body));
-		(void)buf_lit(&object, "}");
-		acp_set_text(&text, acp_get_string(buf_slice(&object), "text"),
-			     ROW_SHORT_MAX);
-		set_object(out, buf_slice(&text));
-		buf_finish(&object);
-		buf_finish(&text);
+		set_object_of_body(out, error, "text");
 	} else if (message) {
 		set_object(out, buf_slice(&message->text));
 	}
@@ -487,7 +517,7 @@ static void write_lane(const struct model *model, const struct lane *lane, int64
 	member(out, "verb", slice_of(sentence.verb));
 	member(out, "object", or_null(&sentence.object));
 	member(out, "outcome", or_null(&sentence.outcome));
-	member(out, "aim", or_null(&lane->aim));
+	member(out, "aim", or_null(&lane->facts.aim));
 	write_turn(lane, now_ms, out);
 	member(out, "stalled", slice_of(stalled));
 	write_queue(model, lane, out);
@@ -549,7 +579,7 @@ static void write_card(const struct card *card, struct buf *out)
 	if (!permission)
 		return;
 	open_object(out);
-	member(out, "id", buf_slice(&card->nonce));
+	member(out, "id", buf_slice(&card->id));
 	member(out, "agent", slice_of(card->agent->hex));
 	write_lane_id(card->agent, buf_slice(&card->segment->lane->channel), out);
 	member(out, "row", buf_slice(&row->id));

@@ -55,8 +55,11 @@ struct observer {
 	struct timer *tick;
 	enum link_state link_state;
 	char link_reason[200];
-	int64_t retry_at_ms; /* Unix ms; 0: none */
-	bool caught_up;      /* what the relay kept has been served */
+	int64_t retry_at_ms;  /* Unix ms; 0: none */
+	bool caught_up;       /* what the relay kept has been served */
+	uint64_t gone_ranges; /* since the last tick; of them the first: */
+	struct frame_range gone_first;
+	char gone_epoch[17];
 };
 
 /* ---- frames ---- */
@@ -66,7 +69,7 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 	struct observer *observer = ctx;
 	const struct frame *frame = in->frame;
 	const int64_t now = loop_unix_ms();
-	bool taken = frame->has_epoch;
+	bool taken = frame->has_epoch, news = false;
 
 	/* What the relay kept was sent some time ago; what comes now is a sign of life.
 	 */
@@ -85,6 +88,7 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 			controls_on_event(observer->controls, in->agent, event.event,
 					  now);
 		taken = model_apply(observer->model, &event) || taken;
+		news = news || !json_is(event.event->kind, SLICE("turn_liveness"));
 	}
 	/* A feed without numbers may be served again: then nothing of it was new. */
 	if (taken)
@@ -92,7 +96,10 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 			      frame->has_epoch ? frame->epoch : "",
 			      frame->has_epoch ? frame->number : 0, now, in->plaintext);
 	model_settle(observer->model, now);
-	hub_touch(observer->hub);
+	/* That a turn still runs can wait for the next tick: pages idle while agents do.
+	 */
+	if (news)
+		hub_touch(observer->hub);
 }
 
 static int64_t on_stranger(void *ctx, const uint8_t *author)
@@ -117,8 +124,10 @@ static void on_gone(void *ctx, const uint8_t *agent, const char *epoch,
 {
 	struct observer *observer = ctx;
 
-	log_warn("ingest", "frames %llu to %llu of epoch %s are gone for good",
-		 (unsigned long long)range.first, (unsigned long long)range.last, epoch);
+	if (observer->gone_ranges++ == 0) {
+		observer->gone_first = range;
+		memcpy(observer->gone_epoch, epoch, strlen(epoch) + 1);
+	}
 	archive_store_gone(observer->archive, agent, epoch, range);
 }
 
@@ -324,11 +333,29 @@ static const struct archive_loader loader = {
 
 /* ---- time ---- */
 
+/* One line for all that became known within a second. */
+static void log_gone(struct observer *observer)
+{
+	char more[64] = "";
+
+	if (!observer->gone_ranges)
+		return;
+	if (observer->gone_ranges > 1)
+		(void)snprintf(more, sizeof(more), ", and %llu further ranges",
+			       (unsigned long long)observer->gone_ranges - 1);
+	log_warn("ingest", "frames %llu to %llu of epoch %s%s are gone for good",
+		 (unsigned long long)observer->gone_first.first,
+		 (unsigned long long)observer->gone_first.last, observer->gone_epoch,
+		 more);
+	observer->gone_ranges = 0;
+}
+
 static void on_tick(void *ctx)
 {
 	struct observer *observer = ctx;
 	const int64_t now = loop_unix_ms();
 
+	log_gone(observer);
 	model_tick(observer->model, now);
 	controls_tick(observer->controls, now);
 	if (model_changed(observer->model))
@@ -469,9 +496,12 @@ static bool open_link(struct observer *observer, struct err *err)
 static void say_ready(const struct observer *observer)
 {
 	const int fd = (int)observer->config->ready_fd;
+	const char *host = observer->config->host;
+	const bool v6 = strchr(host, ':') != NULL;
 
-	log_info("observer", "serving the page on %s port %u", observer->config->host,
-		 http_server_port(observer->http));
+	log_info("observer",
+		 "serving the page on http://%s%s%s:%u/: see it with `perch open`",
+		 v6 ? "[" : "", host, v6 ? "]" : "", http_server_port(observer->http));
 	if (fd < 0)
 		return;
 	(void)dprintf(fd, "%u %s\n", http_server_port(observer->http), observer->token);

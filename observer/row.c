@@ -27,6 +27,7 @@ void tool_finish(struct tool *tool)
 	buf_finish(&tool->raw_parts);
 	for (size_t i = 0; i < tool->file_count; i++)
 		buf_finish(&tool->files[i].path);
+	free(tool->files);
 }
 
 static void permission_destroy(struct permission *permission)
@@ -85,20 +86,23 @@ const char *permission_state_name(enum permission_state state)
 }
 
 struct verb {
-	const char *kind, *done, *doing, *wish;
+	const char *kind, *done, *doing, *waiting, *wish;
 };
 
 static const struct verb verbs[] = {
-	{"read", "Read", "Reading", "wants to read"},
-	{"edit", "Edited", "Editing", "wants to edit"},
-	{"delete", "Deleted", "Deleting", "wants to delete"},
-	{"move", "Moved", "Moving", "wants to move"},
-	{"search", "Searched", "Searching", "wants to search"},
-	{"execute", "Ran", "Running", "wants to run"},
-	{"think", "Thought about", "Thinking about", "wants to think about"},
-	{"fetch", "Fetched", "Fetching", "wants to fetch"},
-	{"switch_mode", "Switched mode:", "Switching mode:", "wants to switch mode:"},
-	{"", "Used", "Using", "wants to use"}, /* other, and what we do not know */
+	{"read", "Read", "Reading", "Waiting to read", "wants to read"},
+	{"edit", "Edited", "Editing", "Waiting to edit", "wants to edit"},
+	{"delete", "Deleted", "Deleting", "Waiting to delete", "wants to delete"},
+	{"move", "Moved", "Moving", "Waiting to move", "wants to move"},
+	{"search", "Searched", "Searching", "Waiting to search", "wants to search"},
+	{"execute", "Ran", "Running", "Waiting to run", "wants to run"},
+	{"think", "Thought about", "Thinking about", "Waiting to think about",
+	 "wants to think about"},
+	{"fetch", "Fetched", "Fetching", "Waiting to fetch", "wants to fetch"},
+	{"switch_mode", "Switched mode:", "Switching mode:", "Waiting to switch mode:",
+	 "wants to switch mode:"},
+	/* other, and what we do not know */
+	{"", "Used", "Using", "Waiting to use", "wants to use"},
 };
 
 static const struct verb *verb_of(const struct tool *tool)
@@ -110,12 +114,21 @@ static const struct verb *verb_of(const struct tool *tool)
 	return verb;
 }
 
+static bool tool_is_open(const struct tool *tool)
+{
+	return tool->status == TOOL_PENDING || tool->status == TOOL_IN_PROGRESS;
+}
+
+static bool tool_waits(const struct tool *tool)
+{
+	return tool_is_open(tool) && tool->waits;
+}
+
 const char *tool_verb(const struct tool *tool)
 {
-	const bool open =
-		tool->status == TOOL_PENDING || tool->status == TOOL_IN_PROGRESS;
-
-	return open ? verb_of(tool)->doing : verb_of(tool)->done;
+	if (tool_waits(tool))
+		return verb_of(tool)->waiting;
+	return tool_is_open(tool) ? verb_of(tool)->doing : verb_of(tool)->done;
 }
 
 const char *tool_wish(const struct tool *tool)
@@ -256,7 +269,10 @@ void row_write(const struct row *row, struct slice agent, struct slice turn,
 		json_write_member_int(out, SLICE("end"), row->end);
 	else
 		json_write_member_raw(out, SLICE("end"), SLICE_EMPTY);
-	member_word(out, "time", time_names[row->time]);
+	/* The permission's own row counts that time; this one only shows whose it is. */
+	member_word(
+		out, "time",
+		time_names[row->tool && tool_waits(row->tool) ? TIME_YOU : row->time]);
 	member_word(out, "type", type_names[row->type]);
 	json_write_member_bool(out, SLICE("replay"), row->replay);
 	if (row->tool)

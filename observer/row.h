@@ -48,13 +48,14 @@ struct tool {
 	enum tool_status status;
 	struct buf locations; /* JSON array of paths */
 	struct buf first_path;
-	struct buf command;     /* of rawInput, plain text, cut */
-	uint64_t command_bytes; /* of it whole */
-	struct buf input;       /* rawInput as JSON text, cut */
-	struct buf parts;       /* elements of the parts array, without its brackets */
-	struct buf raw_parts;   /* what rawOutput says, while content says nothing */
-	struct tool_file files[TOOL_FILES_MAX];
+	struct buf command;      /* of rawInput, plain text, cut */
+	uint64_t command_bytes;  /* of it whole */
+	struct buf input;        /* rawInput as JSON text, cut */
+	struct buf parts;        /* elements of the parts array, without its brackets */
+	struct buf raw_parts;    /* what rawOutput says, while content says nothing */
+	struct tool_file *files; /* [TOOL_FILES_MAX] once there is one */
 	size_t file_count;
+	unsigned waits; /* requests for permission that are not answered */
 	bool has_exit;
 	int64_t exit_code;
 };
@@ -118,7 +119,8 @@ void tool_finish(struct tool *tool);
 void row_write(const struct row *row, struct slice agent, struct slice turn,
 	       struct buf *out);
 
-/* Words for people: "Ran", "make test", "failed (2)". @out is cleared. */
+/* Words for people: "Ran", "make test", "failed (2)"; "Waiting to run" while the owner is
+ * asked. @out is cleared. */
 const char *tool_verb(const struct tool *tool);
 /* "wants to run" */
 const char *tool_wish(const struct tool *tool);

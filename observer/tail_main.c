@@ -35,11 +35,20 @@ static void keep(struct map *map, struct slice list)
 
 static const char *words(struct slice object, const char *key, char out[LOG_QUOTE_BYTES])
 {
-	struct buf text = {0};
+	return client_words(acp_get_string(object, key), out);
+}
 
-	acp_set_text(&text, acp_get_string(object, key), 400);
-	(void)log_quote(buf_slice(&text), out);
-	buf_finish(&text);
+/* A plan says how far it is. */
+static const char *plan_words(struct slice row, char out[LOG_QUOTE_BYTES])
+{
+	struct slice rest = acp_get(row, "entries"), entry;
+	unsigned count = 0, done = 0;
+
+	while (acp_next(&rest, &entry)) {
+		count++;
+		done += json_is(acp_get_string(entry, "status"), SLICE("completed"));
+	}
+	(void)snprintf(out, LOG_QUOTE_BYTES, "%u of %u", done, count);
 	return out;
 }
 
@@ -111,7 +120,11 @@ static void print_row(struct tail *tail, struct slice row)
 		words(agent_json ? slice_of(agent_json) : SLICE_EMPTY, "name", agent),
 		words(lane, "channelName", channel), words(row, "type", type),
 		is_call ? words(row, "verb", verb) : "", is_call ? " " : "",
-		words(row, acp_get_string(row, "object").ptr ? "object" : "text", object),
+		json_is(acp_get_string(row, "type"), SLICE("plan"))
+			? plan_words(row, object)
+			: words(row,
+				acp_get_string(row, "object").ptr ? "object" : "text",
+				object),
 		acp_get_string(row, "outcome").ptr || acp_get_string(row, "state").ptr
 			? " "
 			: "",

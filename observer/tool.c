@@ -2,6 +2,7 @@
 
 #include "observer/acp.h"
 #include "observer/diff.h"
+#include "wire/base/mem.h"
 #include "wire/nostr/json.h"
 
 /* Room for parts of one tool call: each at most two output sides or DIFF_LINES_MAX lines,
@@ -145,6 +146,8 @@ static void part_diff(struct tool *tool, struct slice item, struct buf *out)
 	(void)buf_lit(out, ",");
 	diff_write(buf_slice(&old), buf_slice(&new), out, &size);
 	(void)buf_lit(out, "}");
+	if (!tool->files)
+		tool->files = mem_array(TOOL_FILES_MAX, sizeof(*tool->files));
 	if (tool->file_count < TOOL_FILES_MAX) {
 		struct tool_file *file = &tool->files[tool->file_count++];
 

@@ -378,6 +378,35 @@ static void on_event(struct api *api, struct exchange *exchange, struct slice re
 		      question_create(api, exchange));
 }
 
+/* A form of another page cannot say this without asking first. RFC 9110, 8.3.1:
+ * parameters may follow. */
+static bool is_json(struct slice type)
+{
+	struct slice name = SLICE_EMPTY;
+
+	(void)slice_take_until(&type, ';', &name);
+	return slice_eq(slice_trim(name), SLICE("application/json"));
+}
+
+/* False, and answered, when the body could not be read. */
+static bool has_body(struct exchange *exchange)
+{
+	switch (exchange_request(exchange)->length) {
+	case HTTP_LENGTH_OK:
+		return true;
+	case HTTP_LENGTH_MISSING:
+		refuse(exchange, 411, "send a Content-Length: chunks are not read");
+		return false;
+	case HTTP_LENGTH_MALFORMED:
+		refuse(exchange, 400, "Content-Length must be a number");
+		return false;
+	case HTTP_LENGTH_TOO_LARGE:
+		refuse(exchange, 413, "a request is at most 1 MiB");
+		return false;
+	}
+	return false;
+}
+
 static bool may_post(struct api *api)
 {
 	const int64_t now = loop_now_ms();
@@ -397,11 +426,8 @@ static void on_control(struct api *api, struct exchange *exchange)
 	char request_id[33];
 	struct err err;
 
-	/* A form of another page cannot say this without asking first. */
-	if (!slice_starts(type, SLICE("application/json"))) {
+	if (!is_json(type)) {
 		refuse(exchange, 415, "send application/json");
-	} else if (request->too_large) {
-		refuse(exchange, 413, "a request is at most 1 MiB");
 	} else if (!may_post(api)) {
 		refuse(exchange, 429, "too many requests, slow down");
 	} else if (!controls_post(api->options.controls, request->body, loop_unix_ms(),
@@ -485,7 +511,7 @@ void api_on_request(void *ctx, struct exchange *exchange)
 	if (!comes_from_here(api, exchange))
 		return;
 	if (slice_starts(request->path, SLICE("/api/"))) {
-		if (has_token(api, exchange))
+		if (has_token(api, exchange) && has_body(exchange))
 			route_api(api, exchange);
 		return;
 	}

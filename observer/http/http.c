@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
  * tx_packet_size the slow path is taken. */
 #define TX_PACKET_BYTES (1u << 20)
 #define QUERY_MAX 2048
+#define BODY_DROP_MAX (4 * BROKER_BODY_MAX) /* read, not kept, and then refused */
 
 struct exchange {
 	struct http_server *server;
@@ -26,6 +29,7 @@ struct exchange {
 	struct buf query;  /* name=value, decoded by lws, each ended by a NUL */
 	struct buf answer; /* LWS_PRE, then the body that waits to be written */
 	bool answering, streaming;
+	bool closing; /* after the answer: its body stays unread */
 	struct http_stream stream;
 	void (*on_gone)(void *ctx);
 	void *gone_ctx;
@@ -163,6 +167,19 @@ bool exchange_ready(const struct exchange *exchange)
 	       !lws_partial_buffered(exchange->wsi);
 }
 
+bool exchange_left(const struct exchange *exchange)
+{
+	char byte;
+
+	return recv(lws_get_socket_fd(exchange->wsi), &byte, 1,
+		    MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+void exchange_drop(struct exchange *exchange)
+{
+	give_up(exchange);
+}
+
 bool exchange_send(struct exchange *exchange, struct slice piece)
 {
 	struct buf *out = &exchange->piece;
@@ -282,6 +299,29 @@ static enum http_method method_of(struct lws *wsi)
 	return HTTP_OTHER;
 }
 
+/* A body is read by the length that comes before it. lws waits for one that has none, or
+ * a wrong one, until its time is up: those are answered at once, and not read. */
+static void check_length(struct exchange *exchange)
+{
+	struct lws *wsi = exchange->wsi;
+	char text[24];
+	uint64_t length = 0;
+
+	if (lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) > 0 ||
+	    lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) <= 0)
+		exchange->request.length = HTTP_LENGTH_MISSING;
+	else if (lws_hdr_copy(wsi, text, sizeof(text), WSI_TOKEN_HTTP_CONTENT_LENGTH) <=
+			 0 ||
+		 !slice_parse_u64(slice_of(text), UINT64_MAX, &length))
+		exchange->request.length = HTTP_LENGTH_MALFORMED;
+	else if (length > BROKER_BODY_MAX)
+		exchange->request.length = HTTP_LENGTH_TOO_LARGE;
+	/* Who sends a little too much sends it all before it reads what we say. */
+	exchange->closing = exchange->request.length != HTTP_LENGTH_OK &&
+			    (exchange->request.length != HTTP_LENGTH_TOO_LARGE ||
+			     length > BODY_DROP_MAX);
+}
+
 static void dispatch(struct exchange *exchange)
 {
 	exchange->request.body = buf_slice(&exchange->body);
@@ -312,7 +352,9 @@ static int on_http(struct http_server *server, struct lws *wsi, struct session *
 	copy_header(exchange, HTTP_ACCEPT_ENCODING, WSI_TOKEN_HTTP_ACCEPT_ENCODING);
 	copy_custom(exchange, HTTP_SEC_FETCH_SITE, "sec-fetch-site:");
 	copy_query(exchange);
-	if (exchange->request.method != HTTP_POST)
+	if (exchange->request.method == HTTP_POST)
+		check_length(exchange);
+	if (exchange->request.method != HTTP_POST || exchange->closing)
 		dispatch(exchange);
 	return 0;
 }
@@ -321,8 +363,8 @@ static int on_body(struct session *session, struct slice piece)
 {
 	struct exchange *exchange = session->exchange;
 
-	if (exchange && !buf_append(&exchange->body, piece))
-		exchange->request.too_large = true;
+	if (exchange && exchange->request.length == HTTP_LENGTH_OK)
+		(void)buf_append(&exchange->body, piece);
 	return 0;
 }
 
@@ -330,6 +372,7 @@ static int on_writable(struct session *session)
 {
 	struct exchange *exchange = session->exchange;
 	struct lws *wsi;
+	bool closing;
 	int written;
 
 	if (!exchange)
@@ -341,10 +384,11 @@ static int on_writable(struct session *session)
 	}
 	if (!exchange->answering)
 		return 0;
+	closing = exchange->closing;
 	written = lws_write(wsi, (unsigned char *)exchange->answer.ptr + LWS_PRE,
 			    exchange->answer.len - LWS_PRE, LWS_WRITE_HTTP_FINAL);
 	exchange_finish(session);
-	return written < 0 || lws_http_transaction_completed(wsi) ? -1 : 0;
+	return written < 0 || closing || lws_http_transaction_completed(wsi) ? -1 : 0;
 }
 
 static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
@@ -360,7 +404,8 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 	case LWS_CALLBACK_HTTP_BODY:
 		return on_body(session, (struct slice){in, len});
 	case LWS_CALLBACK_HTTP_BODY_COMPLETION:
-		if (session->exchange && !session->exchange->answering)
+		if (session->exchange && !session->exchange->answering &&
+		    !session->exchange->closing)
 			dispatch(session->exchange);
 		return 0;
 	case LWS_CALLBACK_HTTP_WRITEABLE:
@@ -426,6 +471,13 @@ static struct lws_vhost *listen_unix(struct http_server *server, struct err *err
 	struct lws_vhost *vhost;
 	mode_t mask;
 
+	if (strlen(server->unix_path) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
+		(void)err_set(err, ERR_TOO_LARGE,
+			      "the path of the socket is too long: set XDG_RUNTIME_DIR "
+			      "or PERCH_HOME to a shorter one than %s",
+			      server->unix_path);
+		return NULL;
+	}
 	(void)unlink(server->unix_path);
 	/* The file's mode is the guard, from its first moment. */
 	mask = umask(0177);

@@ -27,14 +27,22 @@ enum http_header {
 	HTTP_HEADERS,
 };
 
+enum http_length {
+	HTTP_LENGTH_OK,
+	HTTP_LENGTH_MISSING, /* none, or chunks */
+	HTTP_LENGTH_MALFORMED,
+	HTTP_LENGTH_TOO_LARGE, /* over BROKER_BODY_MAX */
+};
+
 /* A request, whole. */
 struct http_request {
 	enum http_method method;
 	struct slice path;                  /* percent-decoded, without the query */
 	struct slice headers[HTTP_HEADERS]; /* ptr NULL: absent */
 	struct slice body;
-	bool too_large; /* its body passed BROKER_BODY_MAX and was not kept */
-	bool is_unix;   /* came by the Unix socket */
+	/* Of a POST. Where it is not OK the body was not read. */
+	enum http_length length;
+	bool is_unix; /* came by the Unix socket */
 };
 
 struct http_server_options {
@@ -80,6 +88,10 @@ struct http_stream {
 void exchange_begin(struct exchange *exchange, const char *type,
 		    const struct http_stream *stream);
 void exchange_want_write(struct exchange *exchange);
+/* Has whoever reads gone? lws does not look while it only writes. */
+bool exchange_left(const struct exchange *exchange);
+/* Ends it soon; on_gone follows. */
+void exchange_drop(struct exchange *exchange);
 /* May another piece go out now without waiting for the peer? */
 bool exchange_ready(const struct exchange *exchange);
 /* Sends one piece as a chunk; inside on_writable only. False: the connection is gone. */

@@ -133,9 +133,9 @@ scene(
 		const page = await open();
 		await hasText(page, "h1", "No agent yet");
 		assert.deepEqual(await page.locator(".command code").allInnerTexts(), [
-			"perch agent --name claude -- claude-code-acp",
-			"perch proxy -- gemini --experimental-acp",
-			"perch run -- make -j8 test",
+			"perch up --name claude -- claude-agent-acp",
+			'perch agent --prompt "Run the tests" -- opencode acp',
+			"perch up --demo",
 		]);
 		await hasText(page, ".words", "copper lantern orbit maple");
 		broker.publish({ agents: [agent(0)], lanes: [lane(0, 1)] });

@@ -242,3 +242,21 @@ scene(
 		await hasText(page, ".entry strong", "still");
 	},
 );
+
+scene("a name that would turn the text around it is marked in fields and titles too", async ({
+	broker,
+	openAgent,
+}) => {
+	const page = await openAgent();
+	broker.publish({
+		agents: [{ ...broker.agents.get(lanes.claude.agent), name: "evil\u202etxt.exe" }],
+	});
+	await hasText(page, ".agent-head", "U+202E");
+	const field = page.locator(".composer-box textarea");
+	for (const name of ["placeholder", "aria-label"]) {
+		const text = await field.getAttribute(name);
+		assert.ok(text.includes("evilU+202Etxt.exe"), text);
+		assert.ok(!text.includes("\u202e"));
+	}
+	assert.ok(!(await page.title()).includes("\u202e"));
+});

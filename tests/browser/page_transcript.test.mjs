@@ -326,3 +326,74 @@ scene(
 		await page.waitForSelector(".entry");
 	},
 );
+
+scene("a call that waits for its permission looks as if it waits", async ({
+	broker,
+	openAgent,
+}) => {
+	const tool = (over) =>
+		row(of, 1, "tool", {
+			kind: "execute",
+			object: "make",
+			status: "pending",
+			parts: [],
+			...over,
+		});
+	broker.rows.set(of.id, [tool({ verb: "Waiting to run", time: "you" })]);
+	const page = await openAgent();
+	const entry = page.locator(".entry[data-row=row-1]");
+	await entry.locator("[data-state=needs-you]").waitFor();
+	assert.equal(await entry.getAttribute("data-time"), "you");
+	broker.publish({ rows: [tool({ verb: "Running", time: "tool" })] });
+	await entry.locator("[data-state=working]").waitFor();
+	assert.equal(await entry.getAttribute("data-time"), "tool");
+});
+
+scene("counts of an edit are said once", async ({ broker, openAgent }) => {
+	broker.rows.set(of.id, [
+		row(of, 1, "tool", {
+			verb: "Edited",
+			object: "src/bucket.c",
+			outcome: "+2 −0",
+			status: "completed",
+			kind: "edit",
+			end: Date.now(),
+			parts: [
+				{
+					type: "diff",
+					path: "/repo/src/bucket.c",
+					added: 2,
+					removed: 0,
+					hunks: [{ old: 1, new: 1, lines: [" a", "+b", "+c"] }],
+				},
+			],
+		}),
+	]);
+	const page = await openAgent();
+	const entry = page.locator(".entry[data-row=row-1]");
+	await entry.waitFor();
+	assert.equal((await entry.innerText()).match(/\+2/g).length, 1);
+});
+
+scene("the turns of the transcript are listed, newest first, and lead to it", async ({
+	broker,
+	openAgent,
+}) => {
+	broker.rows.set(of.id, [
+		row(of, 1, "prompt", { turn: "t1", text: "Read it\nall" }),
+		row(of, 2, "turn", { turn: "t1", state: "completed", durationMs: 48_000 }),
+		row(of, 3, "prompt", { turn: "t2", text: "Split the router" }),
+	]);
+	const page = await openAgent();
+	const turns = page.locator(".aside section").filter({ hasText: /^Turns/ });
+	await turns.waitFor();
+	assert.deepEqual(
+		(await turns.locator("dt a").allInnerTexts()).map((text) => text.trim()),
+		["Split the router", "Read it"],
+	);
+	const times = await turns.locator("dd").allInnerTexts();
+	assert.match(times[0], /open$/);
+	assert.equal(times[1], "48 s");
+	await turns.getByRole("link", { name: "Read it" }).click();
+	await page.locator(".entry[data-row=row-1][data-current]").waitFor();
+});

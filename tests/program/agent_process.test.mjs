@@ -96,8 +96,7 @@ test("an agent that wants a login is shown with its words and what to run", () =
 	const error = await harness.event("turn_error");
 	assert.deepEqual([error.payload.code, error.payload.message], [-32000, "please log in to the scripted cloud"]);
 	assert.equal(error.payload.data.authMethods[0].name, "Log in with a browser");
-	const note = await harness.event("note");
-	assert.match(note.payload.text, /please log in to the scripted cloud.*Log in with a browser.*Run "/s);
+	assert.match(error.payload.data.hint, /please log in to the scripted cloud.*Log in with a browser.*Run "/s);
 	const done = await harness.turn("say hello");
 	assert.equal(done.stopReason, undefined);
 }, [], { ready: false, agentEnv: { AGENT_AUTH: "1" } }));

@@ -1,6 +1,8 @@
 // The local API: who may ask, the stream, controls, and what a restart keeps.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { statSync } from "node:fs";
+import net from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { npubEncode } from "nostr-tools/nip19";
@@ -92,6 +94,65 @@ test("what is not there, not allowed or too large is said in one sentence", asyn
 		assert.equal(answer.status, status, answer.text);
 		assert.equal(typeof answer.json().error, "string");
 	}
+});
+
+/** What a POST that is sent as it stands is answered, and how long that took. */
+async function rawPost(headers, body = "") {
+	const socket = net.connect(observer.port, "127.0.0.1");
+	socket.on("error", () => {});
+	const begin = Date.now();
+	socket.write(`POST /api/control HTTP/1.1\r\nHost: 127.0.0.1:${observer.port}\r\n` +
+		`Authorization: Bearer ${observer.token}\r\nContent-Type: application/json\r\n` +
+		`${headers}\r\n${body}`);
+	let text = "";
+	for await (const piece of socket) {
+		text += piece;
+		if (text.includes('"}'))
+			break;
+	}
+	return { status: Number(text.split(" ")[1]), text, ms: Date.now() - begin };
+}
+
+test("a body whose length is not told, no number or too large is refused at once", async () => {
+	for (const [headers, body, status] of [
+		["Transfer-Encoding: chunked\r\n", "2\r\n{}\r\n0\r\n\r\n", 411],
+		["", "", 411],
+		["Content-Length: -5\r\n", "{}", 400],
+		["Content-Length: abc\r\n", "{}", 400],
+		["Content-Length: 2\r\nContent-Length: 3\r\n", "{}", 400],
+		["Content-Length: 99999999999999\r\n", "{}", 413],
+	]) {
+		const answer = await rawPost(headers, body);
+		assert.equal(answer.status, status, `${headers}: ${answer.text}`);
+		assert.ok(answer.ms < 2000, `${headers} took ${answer.ms} ms`);
+	}
+	assert.equal((await observer.post("{}", { headers: { "content-type": "application/jsonp" } })).status, 415);
+	assert.equal((await observer.post("{}", { headers: { "content-type": "application/json; charset=utf-8" } })).status, 400);
+});
+
+test("pages that were closed keep no other from opening", async () => {
+	const open = () => request({
+		host: "127.0.0.1", port: observer.port, path: "/api/stream", agent: false,
+		headers: { authorization: `Bearer ${observer.token}` },
+	});
+	const head = `GET /api/stream HTTP/1.1\r\nHost: 127.0.0.1:${observer.port}\r\n` +
+		`Authorization: Bearer ${observer.token}\r\n\r\n`;
+	const opened = [];
+	let refused = false;
+	while (!refused) {
+		const socket = net.connect(observer.port, "127.0.0.1");
+		socket.write(head);
+		const [answer] = await once(socket, "data");
+		refused = /^HTTP.1.1 503/.test(String(answer));
+		socket.resume();
+		opened.push(socket);
+	}
+	assert.match((await open()).text, /too many pages are open/);
+	for (const socket of opened) {
+		socket.destroy();
+		await once(socket, "close");
+	}
+	(await observer.page()).close();
 });
 
 test("the Unix socket is the user's alone and asks for no token", async () => {

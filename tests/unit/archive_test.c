@@ -92,7 +92,7 @@ static struct archive_answer rows(struct home *home, const char *before, size_t 
 
 START_TEST(the_file_is_its_owners_alone)
 {
-	struct home home;
+	struct home home = {0};
 	struct stat info;
 
 	begin(&home);
@@ -104,7 +104,7 @@ END_TEST
 
 START_TEST(an_event_comes_back_byte_for_byte)
 {
-	struct home home;
+	struct home home = {0};
 	struct archive_answer answer = {0};
 	const struct pos pos = {EPOCH, 7};
 	struct err err;
@@ -123,7 +123,7 @@ END_TEST
 
 START_TEST(an_event_that_is_not_there_is_not_found)
 {
-	struct home home;
+	struct home home = {0};
 	struct archive_answer answer = {0};
 	const struct pos pos = {EPOCH, 7};
 	struct err err;
@@ -137,7 +137,7 @@ END_TEST
 
 START_TEST(a_frame_stored_twice_is_there_once)
 {
-	struct home home;
+	struct home home = {0};
 	struct archive_answer answer;
 
 	begin(&home);
@@ -152,7 +152,7 @@ END_TEST
 
 START_TEST(pages_join_from_the_newest_to_the_first)
 {
-	struct home home;
+	struct home home = {0};
 	char before[POS_LEN + 1];
 	unsigned next = 1500, pages = 0;
 	bool more = true;
@@ -179,7 +179,7 @@ END_TEST
 
 START_TEST(a_turn_is_derived_whole_even_where_a_page_begins_inside_it)
 {
-	struct home home;
+	struct home home = {0};
 	struct archive_answer answer;
 
 	begin(&home);
@@ -204,7 +204,7 @@ END_TEST
 
 START_TEST(a_newer_epoch_ends_what_an_older_one_left_open)
 {
-	struct home home;
+	struct home home = {0};
 	struct archive_answer answer;
 
 	begin(&home);
@@ -220,7 +220,7 @@ END_TEST
 
 START_TEST(a_fetched_body_takes_the_place_of_what_was_cut)
 {
-	struct home home;
+	struct home home = {0};
 	struct archive_answer answer;
 	struct err err;
 
@@ -249,7 +249,7 @@ START_TEST(the_reducer_and_the_archive_make_the_same_rows)
 		"\"tool_call\",\"toolCallId\":\"c\",\"title\":\"T\"}}}",
 		"{\"promptId\":\"p\",\"stopReason\":\"end_turn\"}"};
 	static const char *const kinds[] = {"turn_started", "acp_read", "turn_completed"};
-	struct home home;
+	struct home home = {0};
 	struct model *model = model_create();
 	struct archive_answer answer;
 	struct buf all = {.max = 1u << 20};
@@ -328,7 +328,7 @@ START_TEST(a_start_knows_all_frame_numbers_but_only_the_newest_events)
 {
 	const struct archive_loader loader = {on_number, on_gone, on_event, on_floor};
 	struct loaded loaded = {0};
-	struct home home;
+	struct home home = {0};
 	struct err err;
 
 	begin(&home);

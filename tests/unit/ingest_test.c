@@ -213,6 +213,25 @@ START_TEST(replayed_old_and_overtaken_frames_are_history)
 }
 END_TEST
 
+START_TEST(a_start_that_is_too_old_to_be_counted_is_history)
+{
+	struct world world;
+
+	begin(&world);
+	for (unsigned i = 0; i < INGEST_EPOCHS_MAX; i++) {
+		char epoch[17];
+
+		(void)snprintf(epoch, sizeof(epoch), "6a0000%02x0000000b", i + 1);
+		frame(&world, epoch, 1, false);
+	}
+	ck_assert_uint_eq(world.live, INGEST_EPOCHS_MAX);
+	frame(&world, "6a0000000000000a", 1, false);
+	ck_assert_uint_eq(world.frames, INGEST_EPOCHS_MAX + 1);
+	ck_assert_uint_eq(world.live, INGEST_EPOCHS_MAX);
+	end(&world);
+}
+END_TEST
+
 START_TEST(an_author_without_our_attestation_is_a_stranger)
 {
 	struct world world;
@@ -412,6 +431,7 @@ int main(void)
 	tcase_add_test(tcase, a_frame_comes_out_once_however_often_it_is_sealed);
 	tcase_add_test(tcase, an_event_that_the_relay_repeats_comes_out_once);
 	tcase_add_test(tcase, replayed_old_and_overtaken_frames_are_history);
+	tcase_add_test(tcase, a_start_that_is_too_old_to_be_counted_is_history);
 	tcase_add_test(tcase, an_author_without_our_attestation_is_a_stranger);
 	tcase_add_test(tcase, an_agent_that_was_attested_elsewhere_needs_no_tag);
 	tcase_add_test(tcase, an_attestation_that_has_expired_by_our_clock_is_none);

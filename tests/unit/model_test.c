@@ -597,7 +597,120 @@ START_TEST(a_trimmed_request_is_not_ready_until_its_body_came)
 }
 END_TEST
 
+/* Texts of its events are gone then: the request is told whole all the same. */
+START_TEST(a_trimmed_request_of_an_endless_turn_gets_its_body)
+{
+	static char payload[60100];
+	struct model *model = model_create();
+	struct model_card card;
+	struct sent whole = make(EPOCH_A, 3, "acp_read", API, "t1",
+				 AUTH("n1", "\"actionable\":true"), ASK);
+
+	begin_turn(model);
+	apply(model, make(EPOCH_A, 3, "acp_read", API, "t1",
+			  AUTH("n1", "\"actionable\":true") ",\"trimmed\":99",
+			  "{\"elided\":\"acp_read payload too "
+			  "large\",\"originalBytes\":70000}"));
+	(void)snprintf(payload, sizeof(payload), "{\"text\":\"");
+	memset(payload + 9, 'x', 60000);
+	memcpy(payload + 60009, "\"}", 3);
+	for (unsigned i = 0; i < 700; i++) {
+		apply(model, make(EPOCH_A, 4 + i, "note", API, "t1", NULL, payload));
+		model_drop_changes(model);
+	}
+	ck_assert(model_find_card(model, SLICE("n1"), &card));
+	ck_assert(!card.body_ready);
+	model_set_body(model, claude, EPOCH_A, 3, buf_slice(&whole.text));
+	ck_assert(model_find_card(model, SLICE("n1"), &card));
+	ck_assert(card.body_ready);
+	assert_has(card.options, "\"id\":\"ok\"");
+	assert_has(snapshot(model), "\"text\":\"rm -rf build\"");
+	buf_finish(&whole.text);
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(agents_that_chose_the_same_nonce_have_a_card_each)
+{
+	struct model *model = model_create();
+	struct model_card card;
+	struct sent other = make(EPOCH_A, 3, "acp_read", DOCS, "t1",
+				 AUTH("n1", "\"actionable\":true"), ASK);
+	struct buf id = {.max = 128};
+
+	ask(model);
+	other.agent = codex;
+	apply(model, other);
+	ck_assert_uint_eq(count_of(snapshot(model), "\"verb\":\"wants to run\",\"kind\""),
+			  2);
+	ck_assert(model_find_card(model, SLICE("n1"), &card));
+	ck_assert_mem_eq(card.agent, claude, KEY_BYTES);
+	(void)buf_lit(&id, "n1/");
+	(void)buf_append_hex(&id, codex, KEY_BYTES);
+	ck_assert(model_find_card(model, buf_slice(&id), &card));
+	ck_assert_mem_eq(card.agent, codex, KEY_BYTES);
+	/* What is sent back is what its harness knows. */
+	ck_assert(slice_eq(card.nonce, SLICE("n1")));
+	buf_finish(&id);
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(an_agent_that_asks_without_end_fills_neither_memory_nor_tray)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	for (unsigned i = 0; i < 3 * MODEL_CARDS_MAX; i++) {
+		char auth[96];
+
+		(void)snprintf(auth, sizeof(auth), AUTH("n%u", "\"actionable\":true"), i);
+		apply(model, make(EPOCH_A, 3 + i, "acp_read", API, "t1", auth, ASK));
+	}
+	ck_assert_uint_eq(count_of(snapshot(model), "\"verb\":\"wants to run\",\"kind\""),
+			  MODEL_CARDS_MAX);
+	ck_assert_uint_eq(count_of(rows(model, API), "\"type\":\"permission\""),
+			  3 * MODEL_CARDS_MAX);
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(a_call_that_waits_for_the_owner_does_not_claim_to_run)
+{
+	struct model *model = model_create();
+
+	ask(model);
+	assert_has(rows(model, API), "\"verb\":\"Waiting to run\"");
+	assert_has(rows(model, API), "\"time\":\"you\",\"type\":\"tool\"");
+	apply(model, make(EPOCH_A, 4, "acp_write", API, "t1",
+			  AUTH("n1", "\"reason\":\"applied\""),
+			  "{\"id\":7,\"result\":{\"outcome\":{\"outcome\":\"selected\","
+			  "\"optionId\":\"ok\"}}}"));
+	assert_has(rows(model, API), "\"verb\":\"Running\"");
+	assert_has(rows(model, API), "\"time\":\"tool\",\"type\":\"tool\"");
+	model_destroy(model);
+}
+END_TEST
+
 /* ---- live state ---- */
+
+START_TEST(a_plan_says_how_far_it_is_and_output_what_it_printed)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	apply(model, make(EPOCH_A, 3, "acp_read", API, "t1", NULL,
+			  UPDATE("{\"sessionUpdate\":\"plan\",\"entries\":[{\"content\":"
+				 "\"a\",\"status\":\"completed\"},{\"content\":\"b\","
+				 "\"status\":\"pending\"}]}")));
+	assert_has(snapshot(model), "\"verb\":\"Planned\"");
+	assert_has(snapshot(model), "\"outcome\":\"1 of 2\"");
+	apply(model, make(EPOCH_A, 4, "output", DOCS, NULL, NULL,
+			  "{\"stream\":\"stdout\",\"text\":\"one\\ntwo\"}"));
+	assert_has(snapshot(model), "\"verb\":\"Printed\",\"object\":\"one\"");
+	model_destroy(model);
+}
+END_TEST
 
 START_TEST(a_turn_divides_its_time_between_you_tools_and_the_model)
 {
@@ -892,6 +1005,34 @@ START_TEST(one_endless_turn_does_not_fill_the_memory)
 }
 END_TEST
 
+/* What a row costs counts, not only what its event said. */
+START_TEST(countless_short_turns_do_not_fill_the_memory)
+{
+	struct model *model = model_create();
+	struct buf out = {.max = 1u << 27};
+
+	begin_turn(model);
+	for (unsigned i = 0; i < 60000; i++) {
+		char turn[16];
+		struct sent sent;
+
+		(void)snprintf(turn, sizeof(turn), "u%u", i);
+		sent = make(EPOCH_A, 3 + i, "note", API, turn, NULL, "{\"text\":\"x\"}");
+		send(model, &sent);
+		buf_finish(&sent.text);
+		if (i % 500 == 499) {
+			model_settle(model, NOW + i);
+			model_drop_changes(model);
+		}
+	}
+	ck_assert(!model_write_rows(model, claude, SLICE(API), NULL, 60000, &out));
+	ck_assert(model_write_rows(model, claude, SLICE(API), NULL, 1000, &out));
+	ck_assert_uint_eq(count_of(buf_slice(&out), "\"type\":\"note\""), 1000);
+	buf_finish(&out);
+	model_destroy(model);
+}
+END_TEST
+
 START_TEST(rows_of_one_event_are_not_torn_apart_by_a_page)
 {
 	struct model *model = model_create();
@@ -1074,6 +1215,83 @@ START_TEST(any_order_duplication_or_batching_ends_in_the_same_rows)
 }
 END_TEST
 
+static char *fleet_of_stream(const struct sent *events, const unsigned *order,
+			     size_t count, unsigned batch)
+{
+	struct model *model = model_create();
+	char *copy;
+
+	for (size_t i = 0; i < count; i++) {
+		send(model, &events[order[i]]);
+		if (i % batch == batch - 1)
+			model_settle(model, NOW);
+	}
+	model_settle(model, NOW);
+	model_heard(model, claude, NOW);
+	model_heard(model, codex, NOW);
+	model_settle(model, NOW);
+	copy = mem_dup(snapshot(model));
+	model_destroy(model);
+	return copy;
+}
+
+/* The members of one list of a snapshot, by id. */
+static void assert_same_list(const char *want, const char *got, const char *list)
+{
+	struct slice rest = acp_get(slice_of(want), list), item;
+	size_t count = 0, others = 0;
+	struct map found;
+
+	map_init(&found);
+	while (acp_next(&rest, &item)) {
+		(void)map_put(&found, acp_get_string(item, "id"), mem_dup(item));
+		count++;
+	}
+	rest = acp_get(slice_of(got), list);
+	while (acp_next(&rest, &item)) {
+		char *same = map_take(&found, acp_get_string(item, "id"));
+
+		ck_assert_ptr_nonnull(same);
+		ck_assert_msg(slice_eq(slice_of(same), item), "%s\nis now\n%.*s", same,
+			      SLICE_ARG(item));
+		free(same);
+		others++;
+	}
+	ck_assert_uint_eq(others, count);
+	ck_assert_uint_gt(count, 0);
+	map_finish(&found);
+}
+
+/* Frames that are history (nothing live) say what is true now, in whatever order. */
+START_TEST(any_order_of_old_frames_ends_in_the_same_agents_and_lanes)
+{
+	struct sent events[EVENTS];
+	unsigned order[EVENTS];
+	char *want, *got;
+
+	random_state = 9001u + (unsigned)_i;
+	for (unsigned i = 0; i < EVENTS; i++) {
+		events[i] = random_event(i + 1);
+		events[i].live = false;
+		order[i] = i;
+	}
+	want = fleet_of_stream(events, order, EVENTS, 1);
+	for (unsigned i = EVENTS - 1; i > 0; i--) {
+		const unsigned k = random_below(i + 1), was = order[i];
+
+		order[i] = order[k];
+		order[k] = was;
+	}
+	got = fleet_of_stream(events, order, EVENTS, 1 + random_below(40));
+	assert_same_list(want, got, "agents");
+	assert_same_list(want, got, "lanes");
+	free(got);
+	free(want);
+	for (unsigned i = 0; i < EVENTS; i++)
+		buf_finish(&events[i].text);
+}
+END_TEST
+
 /* What pages are told bit by bit adds up to what a new page reads. */
 START_TEST(the_stream_of_upserts_and_removals_ends_in_the_same_rows)
 {
@@ -1180,6 +1398,7 @@ int main(void)
 	tcase_add_test(rows_case, rows_are_handed_out_once);
 	tcase_add_test(rows_case, pages_of_rows_join_without_overlap);
 	tcase_add_test(rows_case, one_endless_turn_does_not_fill_the_memory);
+	tcase_add_test(rows_case, countless_short_turns_do_not_fill_the_memory);
 	tcase_add_test(rows_case, rows_of_one_event_are_not_torn_apart_by_a_page);
 	tcase_add_test(rows_case,
 		       a_feed_without_epochs_is_ordered_by_time_and_marked_foreign);
@@ -1193,6 +1412,14 @@ int main(void)
 	tcase_add_test(cards, a_card_that_is_over_goes_after_four_seconds);
 	tcase_add_test(cards, a_trimmed_request_is_not_ready_until_its_body_came);
 	tcase_add_test(cards, a_decision_that_did_not_count_can_be_made_again);
+	tcase_add_test(cards, a_trimmed_request_of_an_endless_turn_gets_its_body);
+	tcase_add_test(cards, agents_that_chose_the_same_nonce_have_a_card_each);
+	tcase_add_test(cards,
+		       an_agent_that_asks_without_end_fills_neither_memory_nor_tray);
+	tcase_add_test(cards, a_call_that_waits_for_the_owner_does_not_claim_to_run);
+	tcase_set_timeout(cards, 60);
+	tcase_set_timeout(rows_case, 60);
+	tcase_add_test(live, a_plan_says_how_far_it_is_and_output_what_it_printed);
 	tcase_add_test(live, a_turn_divides_its_time_between_you_tools_and_the_model);
 	tcase_add_test(live, an_agent_is_offline_after_seventy_five_seconds_of_silence);
 	tcase_add_test(live, a_crashed_process_is_seen_in_the_lanes_that_it_serves);
@@ -1208,6 +1435,9 @@ int main(void)
 	tcase_add_loop_test(property,
 			    the_stream_of_upserts_and_removals_ends_in_the_same_rows, 0,
 			    20);
+	tcase_add_loop_test(property,
+			    any_order_of_old_frames_ends_in_the_same_agents_and_lanes, 0,
+			    40);
 	tcase_set_timeout(property, 60);
 	suite_add_tcase(suite, rows_case);
 	suite_add_tcase(suite, cards);

@@ -1,18 +1,19 @@
 /* One agent in one channel: the others at the left, its transcript, what is true now. */
 
+import { Fragment } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { effect, untracked } from "@preact/signals";
 import { clockTime, Tick } from "./clock";
 import { Composer } from "./composer";
 import { Since } from "./fleet";
-import { exact, readable } from "./plain";
+import { exact, plain, readable } from "./plain";
 import { Counts, shape, State } from "./parts";
-import { rowsOf, showRows } from "./rows";
+import { type LaneRows, rowsOf, showRows } from "./rows";
 import { routeTo } from "./session";
 import { agentOf, channelOf, known, laneOrder, lanes, nameOf } from "./store";
 import { Transcript, type View, viewOf } from "./transcript";
-import type { Lane } from "./types";
-import { age, money, running, tokens } from "./words";
+import type { Lane, RowOf } from "./types";
+import { age, money, running, tokens, took } from "./words";
 
 /* How far back a link to one row is looked for, in pages. */
 const FIND_PAGES = 10;
@@ -159,6 +160,58 @@ function TurnTimes({ lane }: { lane: Lane }) {
 	);
 }
 
+const TURNS_MAX = 8;
+
+/* The turns that the rows here tell of, newest first. */
+function Turns({ rows }: { rows: LaneRows }) {
+	void rows.version.value;
+	const ends = new Map<string, RowOf<"turn">>();
+	const turns: RowOf<"prompt">[] = [];
+	for (let i = rows.list.length; i-- > 0 && turns.length < TURNS_MAX;) {
+		const row = rows.list[i]!;
+		if (row.type === "turn" && row.turn) ends.set(row.turn, row);
+		if (row.type === "prompt" && row.turn && row.text) turns.push(row);
+	}
+	if (!turns.length) return null;
+	return (
+		<section>
+			<h2>
+				Turns{" "}
+				<span class="number">
+					{turns.length}
+					{turns.length === TURNS_MAX ? " newest" : ""}
+				</span>
+			</h2>
+			<dl class="facts">
+				{turns.map((row) => {
+					const end = ends.get(row.turn!);
+					return (
+						<Fragment key={row.id}>
+							<dt>
+								{clockTime(row.t).slice(0, 5)}{" "}
+								<a class="quiet" href={routeTo(rows.lane, row.id)}>
+									{readable(firstLine(row.text!))}
+								</a>
+							</dt>
+							<dd class="number">
+								{end ? (
+									took(end.durationMs ?? end.t - row.t)
+								) : (
+									<>
+										<Tick text={(ms) => running(ms - row.t)} />, open
+									</>
+								)}
+							</dd>
+						</Fragment>
+					);
+				})}
+			</dl>
+		</section>
+	);
+}
+
+const firstLine = (text: string) => text.trim().split("\n", 1)[0]!.slice(0, 200);
+
 function Aside({ lane }: { lane: Lane }) {
 	const agent = agentOf(lane);
 	const { usage, files } = lane;
@@ -223,7 +276,7 @@ function Aside({ lane }: { lane: Lane }) {
 					<ul class="files">
 						{files.slice(0, 40).map((file) => (
 							<li key={file.path}>
-								<code title={file.path}>{exact(file.path)}</code>
+								<code title={plain(file.path)}>{exact(file.path)}</code>
 								<span class="number">
 									<Counts added={file.added} removed={file.removed} />
 								</span>
@@ -232,6 +285,7 @@ function Aside({ lane }: { lane: Lane }) {
 					</ul>
 				</section>
 			) : null}
+			<Turns rows={rowsOf(lane.id)} />
 			<section>
 				<h2>Session</h2>
 				<dl class="facts">
@@ -377,7 +431,7 @@ function Known({ lane, row }: { lane: Lane; row: string | null }) {
 			<Transcript
 				key={id}
 				view={view}
-				label={`Transcript of ${name} in ${channelOf(lane)}`}
+				label={plain(`Transcript of ${name} in ${channelOf(lane)}`)}
 			/>
 			<Composer lane={lane} onSent={() => view.did({ type: "newest" })} />
 			<Aside lane={lane} />

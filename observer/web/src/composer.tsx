@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { control, type ControlBody } from "./api";
 import { now } from "./clock";
-import { readable } from "./plain";
+import { plain, readable } from "./plain";
 import { agentOf, channelOf, controls, nameOf } from "./store";
 import type { Agent, Choice, Control, Lane, Queued } from "./types";
 import { notice } from "./ui";
@@ -264,14 +264,16 @@ export function Composer({ lane, onSent }: { lane: Lane; onSent: () => void }) {
 					ref={field}
 					rows={1}
 					disabled={!!noPrompt}
-					aria-label={`Prompt for ${name} in ${channelOf(lane)}`}
+					aria-label={plain(`Prompt for ${name} in ${channelOf(lane)}`)}
 					placeholder={
 						noPrompt ??
-						(offline
-							? `${name} is offline: a prompt waits a minute for it`
-							: running(lane)
-								? `Prompt ${name}; it waits its turn`
-								: `Prompt ${name}`)
+						plain(
+							offline
+								? `${name} is offline: a prompt waits a minute for it`
+								: running(lane)
+									? `Prompt ${name}; it waits its turn`
+									: `Prompt ${name}`,
+						)
 					}
 					onInput={(event) => drafts.set(lane.id, event.currentTarget.value)}
 					onKeyDown={(event) => {

@@ -239,6 +239,8 @@ const going = (row: Row, since = row.t) =>
 function Tool({ row }: { row: RowOf<"tool"> }) {
 	const failed = row.status === "failed";
 	const busy = row.status === "in_progress" || row.status === "pending";
+	/* Its time is the owner's: it may not begin before it is allowed. */
+	const waits = busy && row.time === "you";
 	const parts = row.parts ?? [];
 	const diffs = parts.filter((part) => part.type === "diff");
 	const locations = row.locations ?? [];
@@ -248,7 +250,7 @@ function Tool({ row }: { row: RowOf<"tool"> }) {
 				{failed ? (
 					<State of="failed" />
 				) : busy && !row.replay ? (
-					<State of="working" />
+					<State of={waits ? "needs-you" : "working"} />
 				) : null}
 				<Sentence
 					verb={row.verb || row.title || "Used a tool"}

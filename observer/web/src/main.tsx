@@ -8,6 +8,7 @@ import { openClock } from "./clock";
 import { Fleet } from "./fleet";
 import { Frame } from "./frame";
 import { Help, Keys } from "./keys";
+import { plain } from "./plain";
 import { openSession, route, token } from "./session";
 import { agentOf, agents, channelOf, known, lanes, nameOf, waiting } from "./store";
 import { openStream } from "./stream";
@@ -70,7 +71,7 @@ effect(() => {
 	const at = route.value;
 	const lane = at.screen === "agent" ? lanes.get(at.lane) : undefined;
 	const place = lane
-		? `${nameOf(agentOf(lane), lane.agent)} · ${channelOf(lane)}`
+		? plain(`${nameOf(agentOf(lane), lane.agent)} · ${channelOf(lane)}`)
 		: "Fleet";
 	document.title = `${waiting.value ? `(${waiting.value}) ` : ""}${place} · perch`;
 });

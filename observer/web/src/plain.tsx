@@ -30,6 +30,12 @@ function mark(text: string, pattern: RegExp): ComponentChildren {
 	return out;
 }
 
+/* For attributes and titles, which hold no marks of ours. */
+export const plain = (text: string) =>
+	text.replace(
+		UNSEEN,
+		(found) => `U+${found.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}`,
+	);
 export const exact = (text: string) => mark(text, UNSEEN);
 export const readable = (text: string) => mark(text, TURNING);
 export const countUnseen = (text: string) => text.match(UNSEEN)?.length ?? 0;

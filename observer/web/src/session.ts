@@ -26,7 +26,9 @@ function parseRoute(path: string): Route {
 }
 
 export function routeTo(lane: string, row?: string | null): string {
-	return `#/lane/${lane}${row ? `/${encodeURIComponent(row)}` : ""}`;
+	const [agent, channel] = [lane.slice(0, lane.indexOf("/")), lane.slice(lane.indexOf("/") + 1)];
+	/* A channel is whatever a harness calls it. */
+	return `#/lane/${agent}/${encodeURIComponent(channel)}${row ? `/${encodeURIComponent(row)}` : ""}`;
 }
 
 function readFragment() {

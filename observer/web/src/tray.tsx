@@ -3,7 +3,7 @@
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { clockTime, now, Tick } from "./clock";
-import { countUnseen, exact } from "./plain";
+import { countUnseen, exact, plain } from "./plain";
 import { Counts, DiffTable } from "./parts";
 import { routeTo } from "./session";
 import { agentOf, channelOf, lanes, nameOf, tray, waiting } from "./store";
@@ -57,12 +57,12 @@ function Receipt({ card, name }: { card: CardData; name: string }) {
 					? 1
 					: 0;
 	return (
-		<ol class="receipt" aria-label={option} aria-live="polite">
+		<ol class="receipt" aria-label={plain(option)} aria-live="polite">
 			<li
 				data-done={step > 0 || undefined}
 				aria-current={step === 0 ? "step" : undefined}
 			>
-				{option} {step ? "sent" : "is being sent"}
+				{exact(option)} {step ? "sent" : "is being sent"}
 			</li>
 			{step > 0 ? (
 				<li
@@ -157,7 +157,7 @@ function Card({ card, focused }: { card: CardData; focused: boolean }) {
 			data-card={card.id}
 			data-focus={focused || undefined}
 			data-over={card.state === "over" || undefined}
-			aria-label={`${name} ${verb}${open ? "" : "; answered"}`}
+			aria-label={plain(`${name} ${verb}${open ? "" : "; answered"}`)}
 			onFocusIn={() => chooseCard(card.id)}
 			onPointerDown={() => chooseCard(card.id)}
 		>

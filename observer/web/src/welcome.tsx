@@ -6,18 +6,18 @@ import { owner } from "./store";
 const WAYS = [
 	{
 		title: "An agent",
-		text: "Anything that speaks ACP: claude, codex, gemini, opencode.",
-		command: "perch agent --name claude -- claude-code-acp",
+		text: "Anything that speaks ACP: claude, codex, gemini, opencode. Start it in its project's folder.",
+		command: "perch up --name claude -- claude-agent-acp",
 	},
 	{
-		title: "An agent in your editor",
-		text: "Put this where the editor has its agent command. The editor keeps answering permissions.",
-		command: "perch proxy -- gemini --experimental-acp",
+		title: "An agent with a task",
+		text: "It works on the prompt and exits. You still answer its permissions here.",
+		command: 'perch agent --prompt "Run the tests" -- opencode acp',
 	},
 	{
-		title: "Any command",
-		text: "A build, a test run, a script. It behaves as before and exits with its own status.",
-		command: "perch run -- make -j8 test",
+		title: "The demo agent",
+		text: "Scripted, on this machine, no account. It asks for one permission.",
+		command: "perch up --demo",
 	},
 ];
 
