@@ -29,8 +29,9 @@
 #define MODEL_ONLINE_MS 75000   /* design §4: online is a frame within 75 s */
 #define MODEL_CARD_STAY_MS 4000 /* a card that is over, before it goes */
 #define MODEL_CONTROLS_MAX 256
-#define MODEL_CARDS_MAX 64 /* of one agent; further requests are rows until one is over \
-			    */
+#define MODEL_CARDS_MAX \
+	64 /* of one agent; further requests are rows until one is over \
+	    */
 
 struct model;
 
