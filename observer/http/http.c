@@ -1,9 +1,9 @@
 #include "observer/http/http.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
@@ -33,6 +33,7 @@ struct exchange {
 	struct http_stream stream;
 	void (*on_gone)(void *ctx);
 	void *gone_ctx;
+	struct watch *watch; /* while streaming */
 	struct buf piece;
 };
 
@@ -137,6 +138,52 @@ void exchange_respond(struct exchange *exchange, unsigned status, const char *ty
 	(void)lws_callback_on_writable(wsi);
 }
 
+/* While a stream goes out lws reads nothing, and is woken without end by what waits to be
+ * read. A reader has nothing more to say, so whatever comes, its end above all, ends the
+ * stream: a second descriptor of the socket tells. */
+struct watch {
+	uv_poll_t poll;
+	int fd;
+	struct exchange *exchange;
+};
+
+static void on_reader_event(uv_poll_t *poll, int status, int events)
+{
+	struct watch *watch = poll->data;
+
+	(void)status;
+	(void)events;
+	(void)uv_poll_stop(poll);
+	give_up(watch->exchange);
+}
+
+static void on_watch_closed(uv_handle_t *handle)
+{
+	struct watch *watch = handle->data;
+
+	(void)close(watch->fd);
+	free(watch);
+}
+
+static void watch_reader(struct exchange *exchange)
+{
+	struct watch *watch = mem_alloc(sizeof(*watch));
+
+	watch->exchange = exchange;
+	watch->fd = fcntl(lws_get_socket_fd(exchange->wsi), F_DUPFD_CLOEXEC, 0);
+	if (watch->fd < 0 ||
+	    uv_poll_init(exchange->server->loop->uv, &watch->poll, watch->fd) != 0) {
+		if (watch->fd >= 0)
+			(void)close(watch->fd);
+		free(watch);
+		give_up(exchange); /* no descriptor left */
+		return;
+	}
+	watch->poll.data = watch;
+	(void)uv_poll_start(&watch->poll, UV_READABLE | UV_DISCONNECT, on_reader_event);
+	exchange->watch = watch;
+}
+
 void exchange_begin(struct exchange *exchange, const char *type,
 		    const struct http_stream *stream)
 {
@@ -151,6 +198,7 @@ void exchange_begin(struct exchange *exchange, const char *type,
 	}
 	exchange->streaming = true;
 	exchange->stream = *stream;
+	watch_reader(exchange);
 	/* It outlives what HTTP requests may take. */
 	lws_set_timeout(exchange->wsi, NO_PENDING_TIMEOUT, 0);
 	(void)lws_callback_on_writable(exchange->wsi);
@@ -165,19 +213,6 @@ bool exchange_ready(const struct exchange *exchange)
 {
 	return !lws_send_pipe_choked(exchange->wsi) &&
 	       !lws_partial_buffered(exchange->wsi);
-}
-
-bool exchange_left(const struct exchange *exchange)
-{
-	char byte;
-
-	return recv(lws_get_socket_fd(exchange->wsi), &byte, 1,
-		    MSG_PEEK | MSG_DONTWAIT) == 0;
-}
-
-void exchange_drop(struct exchange *exchange)
-{
-	give_up(exchange);
 }
 
 bool exchange_send(struct exchange *exchange, struct slice piece)
@@ -231,6 +266,10 @@ static void exchange_finish(struct session *session)
 	if (!exchange)
 		return;
 	session->exchange = NULL;
+	if (exchange->watch) {
+		(void)uv_poll_stop(&exchange->watch->poll);
+		uv_close((uv_handle_t *)&exchange->watch->poll, on_watch_closed);
+	}
 	if (exchange->streaming)
 		exchange->stream.on_gone(exchange->stream.ctx, exchange);
 	else if (exchange->on_gone)

@@ -79,7 +79,8 @@ void exchange_respond(struct exchange *exchange, unsigned status, const char *ty
 		      const struct http_field *headers, struct slice body);
 
 /* An answer without end. @on_writable is called when a piece may be sent by
- * exchange_send(), after exchange_want_write(); @on_gone when the peer has left. */
+ * exchange_send(), after exchange_want_write(); @on_gone when the peer has left, or
+ * has sent anything more: who reads a stream has nothing to say. */
 struct http_stream {
 	void (*on_writable)(void *ctx, struct exchange *exchange);
 	void (*on_gone)(void *ctx, struct exchange *exchange);
@@ -88,10 +89,6 @@ struct http_stream {
 void exchange_begin(struct exchange *exchange, const char *type,
 		    const struct http_stream *stream);
 void exchange_want_write(struct exchange *exchange);
-/* Has whoever reads gone? lws does not look while it only writes. */
-bool exchange_left(const struct exchange *exchange);
-/* Ends it soon; on_gone follows. */
-void exchange_drop(struct exchange *exchange);
 /* May another piece go out now without waiting for the peer? */
 bool exchange_ready(const struct exchange *exchange);
 /* Sends one piece as a chunk; inside on_writable only. False: the connection is gone. */

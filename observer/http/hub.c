@@ -24,7 +24,6 @@ struct page {
 	uint64_t wants;  /* number of the next message */
 	bool snapshot;   /* it gets one first */
 	bool quiet;      /* it gets an empty line: nothing was sent for long */
-	bool left;       /* its reader has gone; it is no longer counted */
 	int64_t sent_ms; /* when something was last sent */
 };
 
@@ -222,26 +221,6 @@ static void on_writable(void *ctx, struct exchange *exchange)
 	exchange_want_write(exchange);
 }
 
-static void page_uncount(struct page *page)
-{
-	if (page->left)
-		return;
-	page->left = true;
-	page->hub->page_count--;
-	page->hub->listened_ms = loop_now_ms();
-}
-
-/* A tab that was closed keeps no other from opening. */
-static void find_left(struct hub *hub)
-{
-	for (struct page *page = hub->pages; page; page = page->next) {
-		if (page->left || !exchange_left(page->exchange))
-			continue;
-		page_uncount(page);
-		exchange_drop(page->exchange);
-	}
-}
-
 static void on_gone(void *ctx, struct exchange *exchange)
 {
 	struct page *page = ctx, **at = &page->hub->pages;
@@ -250,7 +229,8 @@ static void on_gone(void *ctx, struct exchange *exchange)
 	while (*at != page)
 		at = &(*at)->next;
 	*at = page->next;
-	page_uncount(page);
+	page->hub->page_count--;
+	page->hub->listened_ms = loop_now_ms();
 	free(page);
 }
 
@@ -259,7 +239,6 @@ static void on_idle(void *ctx)
 	struct hub *hub = ctx;
 	const int64_t now = loop_now_ms();
 
-	find_left(hub);
 	for (struct page *page = hub->pages; page; page = page->next) {
 		if (now - page->sent_ms < HUB_IDLE_MS)
 			continue;
@@ -289,8 +268,6 @@ bool hub_add(struct hub *hub, struct exchange *exchange, struct slice cursor)
 	struct http_stream stream = {.on_writable = on_writable, .on_gone = on_gone};
 	struct page *page;
 
-	if (hub->page_count == HUB_PAGES_MAX)
-		find_left(hub);
 	if (hub->page_count == HUB_PAGES_MAX)
 		return false;
 	page = mem_alloc(sizeof(*page));

@@ -1,12 +1,13 @@
 // The local API: who may ask, the stream, controls, and what a restart keeps.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { npubEncode } from "nostr-tools/nip19";
 import { startRelay } from "./support/perch.mjs";
+import { until } from "./support/up.mjs";
 import {
 	Harness, ask, channelId, chunk, makeHome, request, run, startObserver,
 } from "./support/observer.mjs";
@@ -154,6 +155,34 @@ test("pages that were closed keep no other from opening", async () => {
 	}
 	(await observer.page()).close();
 });
+
+/* Does the broker still hold the connection that came from this port? */
+const isHeld = (port) => readFileSync("/proc/net/tcp", "utf8").split("\n").map((line) => line.trim().split(/\s+/))
+	.some(([, local, remote, state]) => (state === "01" || state === "08") && parseInt(remote.split(":")[1], 16) === port
+		&& parseInt(local.split(":")[1], 16) === Number(observer.port));
+
+/* Processor time used so far, in ticks of 10 ms. */
+const cpuTicks = () => readFileSync(`/proc/${observer.child.pid}/stat`, "utf8").split(") ")[1].split(" ")
+	.slice(11, 13).reduce((sum, ticks) => sum + Number(ticks), 0);
+
+for (const [what, end] of [
+	["went away", (socket) => socket.destroy()],
+	["ended its side", (socket) => socket.end()],
+	["says more", (socket) => socket.write("GET /healthz HTTP/1.1\r\n")],
+])
+	test(`the stream of a page that ${what} ends and costs nothing`, async () => {
+		const socket = net.connect({ port: Number(observer.port), host: "127.0.0.1", allowHalfOpen: true }).resume();
+		socket.on("error", () => {});
+		socket.write(`GET /api/stream HTTP/1.1\r\nHost: 127.0.0.1:${observer.port}\r\nAuthorization: Bearer ${observer.token}\r\n\r\n`);
+		await once(socket, "data");
+		const { localPort } = socket;
+		assert.ok(isHeld(localPort));
+		const before = cpuTicks();
+		end(socket);
+		await until(() => !isHeld(localPort), "the connection to be let go");
+		assert.ok(cpuTicks() - before < 50, `${cpuTicks() - before} ticks`);
+		socket.destroy();
+	});
 
 test("the Unix socket is the user's alone and asks for no token", async () => {
 	const socketPath = join(home.dir, "run", "observer.sock");
