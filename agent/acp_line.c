@@ -137,18 +137,28 @@ static void read_message(struct json *json, struct acp_line *out)
 		out->chunk = SLICE_EMPTY;
 }
 
+/* "mcpServers" with every letter escaped. */
+#define SECRET_KEY_MAX (10 * sizeof("\\u0000"))
+
+/* Does a string that names secrets start here? Its letters may be escaped. */
 static bool starts_secret(const char *at, const char *end)
 {
-	const struct slice text = {at, (size_t)(end - at)};
+	const char *const start = at + 1;
+	const char *close = start;
 
 	if (*at != '"')
 		return false;
-	return slice_starts(text, SLICE("\"env\"")) ||
-	       slice_starts(text, SLICE("\"mcpServers\""));
+	while (close < end && *close != '"' && (size_t)(close - start) < SECRET_KEY_MAX)
+		close += *close == '\\' ? 2 : 1;
+	if (close >= end || *close != '"')
+		return false;
+	return json_is((struct slice){start, (size_t)(close - start)}, SLICE("env")) ||
+	       json_is((struct slice){start, (size_t)(close - start)},
+		       SLICE("mcpServers"));
 }
 
-/* First place from @at on where "e or "m stands, or near @end where less than 17 bytes
- * are left. */
+/* First place from @at on where "e or "m or "\ stands, or near @end where less than 17
+ * bytes are left. */
 static const char *skip_other_text(const char *at, const char *end)
 {
 #ifdef __SSE2__
@@ -158,8 +168,10 @@ static const char *skip_other_text(const char *at, const char *end)
 			_mm_loadu_si128((const __m128i *)(const void *)(at + 1));
 		const __m128i both = _mm_and_si128(
 			_mm_cmpeq_epi8(here, _mm_set1_epi8('"')),
-			_mm_or_si128(_mm_cmpeq_epi8(next, _mm_set1_epi8('e')),
-				     _mm_cmpeq_epi8(next, _mm_set1_epi8('m'))));
+			_mm_or_si128(
+				_mm_or_si128(_mm_cmpeq_epi8(next, _mm_set1_epi8('e')),
+					     _mm_cmpeq_epi8(next, _mm_set1_epi8('m'))),
+				_mm_cmpeq_epi8(next, _mm_set1_epi8('\\'))));
 		const unsigned mask = (unsigned)_mm_movemask_epi8(both);
 
 		if (mask)

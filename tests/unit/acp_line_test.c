@@ -235,6 +235,19 @@ START_TEST(env_of_any_command_is_hidden)
 }
 END_TEST
 
+START_TEST(letters_written_as_escapes_hide_no_secret)
+{
+	assert_redacted("{\"e\\u006ev\":[{\"value\":\"s\"}]}",
+			"{\"e\\u006ev\":[{\"value\":\"…\"}]}");
+	assert_redacted("{\"\\u0065\\u006e\\u0076\":[{\"value\":\"s\"}]}",
+			"{\"\\u0065\\u006e\\u0076\":[{\"value\":\"…\"}]}");
+	assert_redacted("{\"\\u006d\\u0063\\u0070\\u0053\\u0065\\u0072\\u0076\\u0065"
+			"\\u0072\\u0073\":[{\"env\":[\"A=s\"]}]}",
+			"{\"\\u006d\\u0063\\u0070\\u0053\\u0065\\u0072\\u0076\\u0065"
+			"\\u0072\\u0073\":[{\"env\":[\"…\"]}]}");
+}
+END_TEST
+
 START_TEST(env_in_the_form_of_a_map_is_hidden_in_servers)
 {
 	assert_redacted(
@@ -281,6 +294,7 @@ static Suite *acp_line_suite(void)
 	tcase_add_test(secrets, values_of_mcp_env_and_headers_are_hidden);
 	tcase_add_test(secrets, secret_is_found_wherever_it_stands);
 	tcase_add_test(secrets, env_of_any_command_is_hidden);
+	tcase_add_test(secrets, letters_written_as_escapes_hide_no_secret);
 	tcase_add_test(secrets, env_in_the_form_of_a_map_is_hidden_in_servers);
 	tcase_add_test(secrets, line_without_secrets_has_none_to_hide);
 	suite_add_tcase(suite, shape);

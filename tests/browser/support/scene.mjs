@@ -79,7 +79,7 @@ export function card(of, id, over = {}) {
 		title: "Run a command",
 		text: "rm -rf build && make -j8 install DESTDIR=stage",
 		diffs: [],
-		locations: ["/work/api-server"],
+		locations: ["/home/me/api-server"],
 		askedMs: Date.now() - 42_000,
 		deadlineMs: Date.now() + 258_000,
 		options: OPTIONS,
