@@ -10,7 +10,7 @@ export function makeHome() {
 	return mkdtempSync(join(tmpdir(), "perch-test-"));
 }
 
-/** Resolves when `check` gives something truthy; asks again each time `wake` does, else every 50 ms. */
+/** Resolves to what `check` gives once that is truthy; asks every 50 ms, and fails after `timeoutMs`. */
 export async function until(check, what, timeoutMs = 20000) {
 	const end = Date.now() + timeoutMs;
 	for (;;) {
