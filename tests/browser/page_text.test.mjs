@@ -94,10 +94,11 @@ scene("HTML in any row stays text", async ({ broker, openAgent }) => {
 	const page = await openAgent(lanes.claude, "row-1");
 	for (let i = 1; i <= types.length; i++) {
 		const entry = page.locator(`.entry[data-row=row-${i}][data-current]`);
-		for (const summary of await entry.locator("details:not([open]) > summary").all())
-			await summary.click();
+		await entry.waitFor();
+		const folded = entry.locator("details:not([open]) > summary");
+		while ((await folded.count()) > 0) await folded.first().click();
 		if (types[i - 1][0] !== "gap")
-			assert.match(await entry.innerText(), /onerror=alert/, types[i - 1][0]);
+			await entry.getByText("onerror=alert").first().waitFor();
 		assert.equal(await entry.locator(NODES).count(), 0, types[i - 1][0]);
 		await page.locator(".transcript").focus();
 		await page.keyboard.press("j");
