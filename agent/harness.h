@@ -7,20 +7,15 @@
 
 #include "agent/gate.h"
 #include "agent/permissions.h"
+#include "agent/setup.h"
 #include "wire/base/err.h"
 #include "wire/base/slice.h"
-#include "wire/frame/uuid.h"
 #include "wire/host/loop.h"
 #include "wire/nostr/crypto.h"
 
 /* `perch agent`: one agent process, its channels, and the feed of both. Puts the parts
  * together and decides when it is over. */
 struct harness;
-
-struct harness_channel {
-	const char *name;
-	struct uuid uuid;
-};
 
 struct harness_options {
 	const char *name;

@@ -7,6 +7,7 @@
 #include "agent/login.h"
 #include "agent/lookup.h"
 #include "agent/report.h"
+#include "agent/setup.h"
 #include "wire/base/mem.h"
 #include "wire/host/log.h"
 #include "wire/nostr/json.h"

@@ -16,8 +16,6 @@
  * begins with turn_started and ends with turn_completed, whatever happens between. */
 struct turns;
 
-#define CHANNELS_MAX 32 /* our choice */
-
 enum turn_phase {
 	TURN_OPENING,       /* waits for its session */
 	TURN_SETTING_MODEL, /* switch_model comes before the prompt */
