@@ -21,9 +21,10 @@
 #define CLOSE_POLICY 1008
 #define CLOSE_TOO_BIG 1009
 
-/* Most text of filters in all subscriptions of one connection: room for every one of the
- * 64 to name a hundred keys. Parsed, a filter takes about twice its text. Our choice. */
-#define CONNECTION_FILTER_BYTES_MAX (512 * 1024)
+/* Most memory for the filters of all subscriptions of one connection, as
+ * subscription.bytes counts: room for 5,000 authors, or for every one of the 64 to name a
+ * hundred keys. Our choice. */
+#define CONNECTION_FILTER_BYTES_MAX (2 * 1024 * 1024)
 /* REQ and AUTH of one connection, which cost more than they weigh: a replay of the
  * window, a signature. So many at once and so many a second; our choice. */
 #define CONNECTION_ASKS_MAX 256

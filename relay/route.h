@@ -23,14 +23,15 @@ struct subscription {
 	struct body *head; /* id as a JSON string, for the queue */
 	struct filter *filters;
 	size_t filter_count;
-	size_t bytes; /* of the filters' texts */
+	size_t bytes; /* of memory that its filters take, about */
 	/* Those that may match frames: every #p is one of the reader's own keys. */
 	const struct filter **frame_filters;
 	size_t frame_filter_count;
 	uint8_t *keys; /* all #p of frame_filters, each once, one behind the other */
 	size_t key_count;
-	struct route_link *links; /* one per key */
-	struct subscription *next, *prev;
+	struct route_link *links; /* one per list that it is in */
+	size_t link_count;
+	uint64_t round; /* number of the last event it was looked at for */
 };
 
 /**
@@ -48,12 +49,15 @@ struct subscription *subscription_create(struct slice id, const struct slice *fi
 /* NULL is fine. Take it out of its route first. */
 void subscription_destroy(struct subscription *sub);
 
-/* All live subscriptions. Frames are found by their p, so that one costs what its own
- * readers cost; other events are matched against every subscription. */
+/* All live subscriptions, so that an event costs what its candidates cost. Each filter is
+ * under the values of one of its conditions: whichever of ids, authors and tags has the
+ * fewest, else its kinds, else the list of those without any. What may match frames is
+ * under its keys besides: a frame looks there and nowhere else. */
 struct route {
-	struct map by_key; /* p -> list of links */
-	struct subscription *all;
-	size_t count;
+	struct map lists; /* condition and value -> list of links */
+	size_t count;     /* subscriptions */
+	uint64_t round;   /* events routed so far */
+	uint64_t looked;  /* subscriptions that they were compared with */
 };
 
 void route_init(struct route *route);
@@ -62,7 +66,7 @@ void route_finish(struct route *route);
 void route_add(struct route *route, struct subscription *sub);
 void route_remove(struct route *route, struct subscription *sub);
 /* Calls @on_match once for each subscription that @event matches. It must not add or
- * remove any. @event's p is read from its tags when it is a frame. */
+ * remove any. A frame is found by its first p. */
 void route_event(struct route *route, const struct event *event,
 		 void (*on_match)(void *ctx, struct subscription *sub), void *ctx);
 

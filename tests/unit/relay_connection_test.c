@@ -407,7 +407,7 @@ START_TEST(the_filters_of_one_connection_have_a_limit_in_bytes)
 		buf_finish(&message);
 	}
 	assert_heard(peer,
-		     "[\"CLOSED\",\"9\",\"error: more than 524288 bytes of filters\"]");
+		     "[\"CLOSED\",\"9\",\"error: more than 2097152 bytes of filters\"]");
 	ck_assert_uint_eq(peer->sub_count, 5);
 	say(peer, "[\"CLOSE\",\"0\"]");
 	say(peer, "[\"REQ\",\"a\",{}]");
