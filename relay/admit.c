@@ -7,6 +7,7 @@
 
 #include "relay/route.h"
 #include "wire/frame/limits.h"
+#include "wire/nostr/nip19.h"
 #include "wire/nostr/nip42.h"
 #include "wire/nostr/nip44.h"
 #include "wire/nostr/nipoa.h"
@@ -46,7 +47,8 @@ void admit_init(struct admit *admit, struct crypto *crypto)
 {
 	admit->crypto = crypto;
 	owners_init(&admit->owners);
-	rate_init(&admit->rate, RELAY_FRAMES_PER_S);
+	budgets_init(&admit->budgets);
+	admit->count_loopback = false;
 	seen_init(&admit->seen);
 	/* Decoding never makes an event's text longer. */
 	buf_init(&admit->scratch, 2 * EVENT_MAX_BYTES);
@@ -55,7 +57,7 @@ void admit_init(struct admit *admit, struct crypto *crypto)
 void admit_finish(struct admit *admit)
 {
 	owners_finish(&admit->owners);
-	rate_finish(&admit->rate);
+	budgets_finish(&admit->budgets);
 	seen_finish(&admit->seen);
 	buf_finish(&admit->scratch);
 }
@@ -171,19 +173,88 @@ static bool check_expiration(const struct event *event, int64_t now,
 	return true;
 }
 
-/* @what: which of the key's buckets. */
-static bool take_rate(struct admit *admit, const uint8_t key[KEY_BYTES], char what,
-		      int64_t now_ms, struct admission *out)
-{
-	char bucket[KEY_BYTES + 1];
+/* Budgets */
 
-	memcpy(bucket, key, KEY_BYTES);
-	bucket[KEY_BYTES] = what;
-	if (!rate_take(&admit->rate, (struct slice){bucket, sizeof(bucket)}, now_ms))
-		return refuse(out, REFUSAL_RATE,
-			      "rate-limited: more than %d frames a second",
-			      RELAY_FRAMES_PER_S);
-	return true;
+static bool take(struct admit *admit, enum budget_scope scope, enum budget_kind kind,
+		 struct slice who, char part, int64_t cost, int64_t now_ms,
+		 struct admission *out)
+{
+	char text[BUDGET_TEXT_MAX];
+
+	if (budgets_take(&admit->budgets, scope, kind, who, part, cost, now_ms, text))
+		return true;
+	return refuse(out, REFUSAL_RATE, "%s", text);
+}
+
+static struct slice key_slice(const uint8_t key[KEY_BYTES])
+{
+	return (struct slice){(const char *)key, KEY_BYTES};
+}
+
+static bool take_address(struct admit *admit, enum budget_kind kind,
+			 const struct address *from, int64_t cost, int64_t now_ms,
+			 struct admission *out)
+{
+	if (!from || !from->known ||
+	    (address_is_loopback(from) && !admit->count_loopback))
+		return true;
+	return take(admit, BUDGET_ADDRESS, kind, address_key(from), 0, cost, now_ms, out);
+}
+
+/* On the account of the first key that a connection proved, of that key's owner, and of
+ * where it comes from. */
+static bool take_all(struct admit *admit, enum budget_kind kind,
+		     const struct keyset *keys, const struct address *from, int64_t cost,
+		     int64_t now, int64_t now_ms, struct admission *out)
+{
+	const uint8_t *key = keys->keys[0];
+
+	if (!take_address(admit, kind, from, cost, now_ms, out))
+		return false;
+	return keys->count == 0 ||
+	       (take(admit, BUDGET_KEY, kind, key_slice(key), 0, cost, now_ms, out) &&
+		take(admit, BUDGET_OWNER, kind,
+		     key_slice(owners_of(&admit->owners, key, now)), 0, cost, now_ms,
+		     out));
+}
+
+/* Which of an agent's budgets of frames, each as large: what it sends, what its owner
+ * sends it, and attestations, which cost a signature to look at. */
+enum frame_part { PART_TELEMETRY, PART_CONTROL, PART_ATTESTATION };
+
+static bool take_frame(struct admit *admit, const uint8_t agent[KEY_BYTES],
+		       enum frame_part part, int64_t now_ms, struct admission *out)
+{
+	return take(admit, BUDGET_KEY, BUDGET_FRAMES, key_slice(agent), (char)part, 1,
+		    now_ms, out);
+}
+
+/* Owners */
+
+static bool refuse_key(enum refusal refusal, const char *why, const char *command,
+		       const uint8_t key[KEY_BYTES], struct admission *out)
+{
+	struct buf npub;
+
+	buf_init(&npub, 128);
+	(void)nip19_encode(NIP19_NPUB, key, &npub);
+	(void)refuse(out, refusal, "restricted: %s: its operator can run: %s %s", why,
+		     command, buf_text(&npub));
+	buf_finish(&npub);
+	return false;
+}
+
+static bool refuse_revoked(const uint8_t agent[KEY_BYTES], struct admission *out)
+{
+	return refuse_key(REFUSAL_REVOKED, "this key is revoked on this relay",
+			  "perch relay allow", agent, out);
+}
+
+static bool refuse_unlisted(const uint8_t owner[KEY_BYTES], struct admission *out)
+{
+	return refuse_key(REFUSAL_UNLISTED,
+			  "this relay serves listed owners and the agents they attested",
+			  "perch relay owners add", owner, out);
 }
 
 /* What the frame itself says about its owner; the signature of the event comes later. */
@@ -217,25 +288,32 @@ static bool check_owner(struct admit *admit, const struct event *event,
 {
 	const uint8_t *owner = route->telemetry ? route->p : event->pubkey;
 
+	if (owners_revoked(&admit->owners, route->agent))
+		return refuse_revoked(route->agent, out);
+	if (!owners_listed(&admit->owners, owner))
+		return refuse_unlisted(owner, out);
 	if (owners_hold(&admit->owners, route->agent, owner, now))
 		return true;
-	/* An attestation costs a signature to look at, so that has a rate, too. */
 	if (route->telemetry)
-		return take_rate(admit, route->agent, 't', now_ms, out) &&
+		return take_frame(admit, route->agent, PART_ATTESTATION, now_ms, out) &&
 		       read_attestation(admit, event, route, now, out);
 	return refuse(
 		out, REFUSAL_OWNER,
 		"restricted: the agent has shown no attestation by this owner here");
 }
 
-static bool check_rate(struct admit *admit, const struct event *event,
-		       const uint8_t key[KEY_BYTES], int64_t now_ms,
-		       struct admission *out)
+static bool check_frame_rate(struct admit *admit, const struct event *event,
+			     const struct frame_route *route, const struct address *from,
+			     int64_t now_ms, struct admission *out)
 {
-	/* An owner's controls never use up what the agent may send, nor the reverse. */
-	return take_rate(admit, key,
-			 memcmp(key, event->pubkey, KEY_BYTES) == 0 ? 'a' : 'o', now_ms,
-			 out);
+	const uint8_t *owner = route->telemetry ? route->p : event->pubkey;
+
+	return take_address(admit, BUDGET_FRAMES, from, 1, now_ms, out) &&
+	       take_frame(admit, route->agent,
+			  route->telemetry ? PART_TELEMETRY : PART_CONTROL, now_ms,
+			  out) &&
+	       take(admit, BUDGET_OWNER, BUDGET_FRAMES, key_slice(owner), 0, 1, now_ms,
+		    out);
 }
 
 static bool check_truth(struct admit *admit, const struct event *event,
@@ -268,15 +346,15 @@ static void check_repeat(struct admit *admit, const struct event *event, int64_t
 
 /* Design §7, "24200 in order". */
 static void admit_frame(struct admit *admit, const struct event *event,
-			const struct keyset *keys, int64_t now, int64_t now_ms,
-			struct admission *out)
+			const struct keyset *keys, const struct address *from,
+			int64_t now, int64_t now_ms, struct admission *out)
 {
 	struct frame_route route = {0};
 
 	if (!check_shape(event, &route, out) || !check_author(event, keys, out) ||
 	    !check_fresh(event, now, out) || !check_expiration(event, now, out) ||
 	    !check_owner(admit, event, &route, now, now_ms, out) ||
-	    !check_rate(admit, event, route.agent, now_ms, out) ||
+	    !check_frame_rate(admit, event, &route, from, now_ms, out) ||
 	    !check_truth(admit, event, out))
 		return;
 	if (route.attested &&
@@ -298,21 +376,37 @@ static bool check_protected(const struct event *event, const struct keyset *keys
 	return check_author(event, keys, out);
 }
 
-static bool check_authenticated(const struct keyset *keys, struct admission *out)
+static bool any_permitted(const struct admit *admit, const struct keyset *keys,
+			  int64_t now)
+{
+	size_t i;
+
+	for (i = 0; i < keys->count; i++)
+		if (owners_permit(&admit->owners, keys->keys[i], now))
+			return true;
+	return false;
+}
+
+/* @what: what a client wants to do, which needs a key that is served. */
+static bool check_permitted(const struct admit *admit, const struct keyset *keys,
+			    const char *what, int64_t now, struct admission *out)
 {
 	if (keys->count == 0)
 		return refuse(out, REFUSAL_UNAUTHENTICATED,
-			      "auth-required: authenticate (NIP-42) before publishing");
-	return true;
+			      "auth-required: authenticate (NIP-42) before %s", what);
+	if (any_permitted(admit, keys, now))
+		return true;
+	return admit->owners.by_list ? refuse_unlisted(keys->keys[0], out)
+				     : refuse_revoked(keys->keys[0], out);
 }
 
 void admit_event(struct admit *admit, const struct event *event,
-		 const struct keyset *keys, int64_t now, int64_t now_ms,
-		 struct admission *out)
+		 const struct keyset *keys, const struct address *from, int64_t now,
+		 int64_t now_ms, struct admission *out)
 {
 	memset(out, 0, sizeof(*out));
 	if (kind_is_gated(event->kind)) {
-		admit_frame(admit, event, keys, now, now_ms, out);
+		admit_frame(admit, event, keys, from, now, now_ms, out);
 		return;
 	}
 	if (event->kind == NIP42_KIND) {
@@ -326,26 +420,93 @@ void admit_event(struct admit *admit, const struct event *event,
 			     "it routes kind 24200 frames");
 		return;
 	}
-	if (check_authenticated(keys, out) && check_protected(event, keys, out) &&
-	    check_expiration(event, now, out) &&
-	    check_rate(admit, event, event->pubkey, now_ms, out) &&
+	if (check_permitted(admit, keys, "publishing", now, out) &&
+	    check_protected(event, keys, out) && check_expiration(event, now, out) &&
+	    take_all(admit, BUDGET_EVENTS, keys, from, 1, now, now_ms, out) &&
 	    check_truth(admit, event, out))
 		check_repeat(admit, event, now, out);
 }
 
-enum bind_result admit_bind(struct admit *admit, const struct event *event, int64_t now,
-			    struct err *err)
+bool admit_message(struct admit *admit, enum client_verb verb, const struct keyset *keys,
+		   const struct address *from, size_t bytes, int64_t now, int64_t now_ms,
+		   struct admission *out)
+{
+	bool asks = verb == CLIENT_REQ || verb == CLIENT_COUNT;
+
+	memset(out, 0, sizeof(*out));
+	if (verb == CLIENT_CLOSE)
+		return true;
+	if (!take_all(admit, BUDGET_BYTES, keys, from, (int64_t)bytes, now, now_ms, out))
+		return false;
+	if (!asks)
+		return true;
+	if (admit->owners.by_list &&
+	    !check_permitted(admit, keys, "subscribing: this relay serves listed owners",
+			     now, out))
+		return false;
+	return take_all(admit, BUDGET_REQS, keys, from, 1, now, now_ms, out);
+}
+
+bool admit_connection(struct admit *admit, const struct address *from, int64_t now_ms,
+		      struct admission *out)
+{
+	memset(out, 0, sizeof(*out));
+	return take_address(admit, BUDGET_CONNECTIONS, from, 1, now_ms, out);
+}
+
+bool admit_stay(const struct admit *admit, const struct keyset *keys, bool subscribed,
+		int64_t now, struct admission *out)
+{
+	size_t i;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 0; i < keys->count; i++)
+		if (owners_revoked(&admit->owners, keys->keys[i]))
+			return refuse_revoked(keys->keys[i], out);
+	if (!subscribed || !admit->owners.by_list)
+		return true;
+	return check_permitted(admit, keys, "subscribing", now, out);
+}
+
+/* The words of an OK that is true; "" when the attestation was taken or there is none. */
+static void bind_author(struct admit *admit, const struct event *event, int64_t now,
+			struct admission *out)
 {
 	uint8_t owner[KEY_BYTES];
 	int64_t expires;
+	struct err err;
 
-	if (!nipoa_check(admit->crypto, event, owner, &expires, err))
-		return err->code == ERR_NOT_FOUND ? BIND_NONE : BIND_IGNORED;
-	if (expires <= now)
-		(void)err_set(err, ERR_REFUSED, "it has expired");
-	else if (!owners_bind(&admit->owners, event->pubkey, owner, expires, now))
-		(void)err_set(err, ERR_TOO_LARGE, "too many agents are bound here");
-	else
-		return BIND_DONE;
-	return BIND_IGNORED;
+	if (nipoa_check(admit->crypto, event, owner, &expires, &err)) {
+		if (expires <= now)
+			(void)err_set(&err, ERR_REFUSED, "it has expired");
+		else if (!owners_bind(&admit->owners, event->pubkey, owner, expires, now))
+			(void)err_set(&err, ERR_TOO_LARGE,
+				      "too many agents are bound here");
+		else
+			return;
+	}
+	if (err.code != ERR_NOT_FOUND)
+		(void)snprintf(out->text, sizeof(out->text), "auth tag ignored: %s",
+			       err.text);
+}
+
+bool admit_auth(struct admit *admit, const struct event *event, struct keyset *keys,
+		int64_t now, int64_t now_ms, struct admission *out)
+{
+	const uint8_t *key = event->pubkey;
+	const uint8_t *owner = owners_of(&admit->owners, key, now);
+
+	memset(out, 0, sizeof(*out));
+	if (owners_revoked(&admit->owners, key))
+		return refuse_revoked(key, out);
+	if (!keyset_has(keys, key) && (!take(admit, BUDGET_KEY, BUDGET_CONNECTIONS,
+					     key_slice(key), 0, 1, now_ms, out) ||
+				       !take(admit, BUDGET_OWNER, BUDGET_CONNECTIONS,
+					     key_slice(owner), 0, 1, now_ms, out)))
+		return false;
+	if (!keyset_add(keys, key))
+		return refuse(out, REFUSAL_AUTH,
+			      "restricted: at most %d keys a connection", ADMIT_KEYS_MAX);
+	bind_author(admit, event, now, out);
+	return true;
 }

@@ -5,12 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "relay/address.h"
+#include "relay/budget.h"
 #include "relay/counters.h"
 #include "relay/owners.h"
-#include "relay/rate.h"
 #include "relay/seen.h"
 #include "wire/base/buf.h"
 #include "wire/nostr/event.h"
+#include "wire/nostr/message.h"
 
 /* Most keys that one connection may authenticate; our choice. */
 #define ADMIT_KEYS_MAX 16
@@ -29,7 +31,8 @@ bool keyset_add(struct keyset *keys, const uint8_t key[KEY_BYTES]);
 struct admit {
 	struct crypto *crypto;
 	struct owners owners;
-	struct rate rate;
+	struct budgets budgets;
+	bool count_loopback; /* budgets of an address hold for loopback, too */
 	struct seen seen;
 	struct buf scratch;
 };
@@ -47,16 +50,29 @@ enum admit_verdict {
 struct admission {
 	enum admit_verdict verdict;
 	enum refusal refusal; /* ADMIT_REFUSE */
-	char text[256];       /* for the OK; with its prefix when refused */
+	char text[320];       /* for the OK; with its prefix when refused */
 	bool first;           /* ADMIT_PASS: no copy passed before */
 	bool telemetry;       /* ADMIT_PASS: a frame from an agent to @owner */
 	uint8_t owner[KEY_BYTES];
 };
 
 /**
+ * admit_message - may this client be listened to?
+ * @from: where it comes from; NULL for nowhere
+ * @bytes: of the message
+ * @now: Unix seconds; @now_ms: a clock that does not go back
+ *
+ * Budgets of bytes for all but CLOSE; for REQ and COUNT also theirs, and on a relay with
+ * a list one of the keys must be served. False with refusal and text in @out.
+ */
+bool admit_message(struct admit *admit, enum client_verb verb, const struct keyset *keys,
+		   const struct address *from, size_t bytes, int64_t now, int64_t now_ms,
+		   struct admission *out);
+
+/**
  * admit_event - may this event pass?
  * @keys: those its connection has authenticated
- * @now: Unix seconds; @now_ms: a clock that does not go back
+ * The others as for admit_message().
  *
  * Frames (kind 24200) are checked in the order of design §7: shape, author authenticated,
  * freshness, owner, rate, id and signature, repeated id. A valid NIP-OA tag in a frame
@@ -64,16 +80,28 @@ struct admission {
  * rate, and to be true; stored kinds are refused.
  */
 void admit_event(struct admit *admit, const struct event *event,
-		 const struct keyset *keys, int64_t now, int64_t now_ms,
-		 struct admission *out);
+		 const struct keyset *keys, const struct address *from, int64_t now,
+		 int64_t now_ms, struct admission *out);
 
-enum bind_result {
-	BIND_NONE, /* no auth tag */
-	BIND_DONE,
-	BIND_IGNORED, /* it does not hold; @err says why */
-};
-/* Remembers the attestation that a verified AUTH event carries. */
-enum bind_result admit_bind(struct admit *admit, const struct event *event, int64_t now,
-			    struct err *err);
+/**
+ * admit_auth - may the author of this AUTH event, which is true, come in?
+ * @keys: takes the key
+ *
+ * A revoked key may not, nor one that comes too often. Its attestation is remembered; one
+ * that does not hold is ignored, since the key is proved all the same and frames may
+ * carry another. @out has the words for OK, true or false.
+ */
+bool admit_auth(struct admit *admit, const struct event *event, struct keyset *keys,
+		int64_t now, int64_t now_ms, struct admission *out);
+
+/* May an address open one more connection? */
+bool admit_connection(struct admit *admit, const struct address *from, int64_t now_ms,
+		      struct admission *out);
+
+/* May a connection that has proved these keys stay? Not with a revoked one, and on a
+ * relay with a list, when it has subscriptions (@subscribed), not without one that is
+ * served. */
+bool admit_stay(const struct admit *admit, const struct keyset *keys, bool subscribed,
+		int64_t now, struct admission *out);
 
 #endif

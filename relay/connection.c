@@ -168,6 +168,25 @@ static void fall_behind(struct connection *connection)
 	connection_close(connection, CLOSE_POLICY, "reader too slow");
 }
 
+void core_recheck(struct core *core)
+{
+	struct connection *at;
+	struct admission admission;
+	size_t i;
+
+	for (at = core->connections; at; at = at->next) {
+		if (at->state == CONNECTION_CLOSING ||
+		    admit_stay(&core->admit, &at->keys, at->sub_count > 0, now_s(core),
+			       &admission))
+			continue;
+		core_refuse(core, at->number, admission.refusal, admission.text);
+		for (i = 0; i < at->sub_count; i++)
+			send_closed(at, at->subs[i]->id, admission.text);
+		send_notice(at, admission.text);
+		connection_close(at, CLOSE_POLICY, "this key is not served any more");
+	}
+}
+
 /* Fan-out */
 
 struct fan_out {
@@ -340,8 +359,8 @@ static void handle_event(struct connection *connection, struct slice json)
 		return;
 	hex_encode(event.id, sizeof(event.id), hex);
 	id_hex = (struct slice){hex, sizeof(hex)};
-	admit_event(&core->admit, &event, &connection->keys, now_s(core),
-		    core->io->now_ms(), &admission);
+	admit_event(&core->admit, &event, &connection->keys, &connection->from,
+		    now_s(core), core->io->now_ms(), &admission);
 	switch (admission.verdict) {
 	case ADMIT_REFUSE:
 		refuse_event(connection, id_hex, admission.refusal, admission.text);
@@ -490,6 +509,7 @@ static void handle_auth(struct connection *connection, struct slice json)
 {
 	char text[sizeof(((struct err *)NULL)->text) + 32];
 	struct core *core = connection->core;
+	struct admission admission;
 	struct event event;
 	struct slice id_hex;
 	struct err err;
@@ -508,25 +528,37 @@ static void handle_auth(struct connection *connection, struct slice json)
 		refuse_event(connection, id_hex, REFUSAL_AUTH, text);
 		return;
 	}
-	if (!keyset_add(&connection->keys, event.pubkey)) {
-		(void)snprintf(text, sizeof(text),
-			       "restricted: at most %d keys a connection",
-			       ADMIT_KEYS_MAX);
-		refuse_event(connection, id_hex, REFUSAL_AUTH, text);
+	if (!admit_auth(&core->admit, &event, &connection->keys, now_s(core),
+			core->io->now_ms(), &admission)) {
+		refuse_event(connection, id_hex, admission.refusal, admission.text);
 		return;
 	}
 	core->counters.authenticated++;
-	text[0] = '\0';
-	/* The key is proved whatever its attestation says; frames may carry another. */
-	if (admit_bind(&core->admit, &event, now_s(core), &err) == BIND_IGNORED)
-		(void)snprintf(text, sizeof(text), "auth tag ignored: %s", err.text);
-	send_ok(connection, id_hex, true, text);
+	send_ok(connection, id_hex, true, admission.text);
+}
+
+/* A message that is refused whatever it says, answered by what it is about. */
+static void refuse_message(struct connection *connection,
+			   const struct client_message *message,
+			   const struct admission *admission)
+{
+	struct slice id_hex;
+
+	if (message->sub_id.len > 0)
+		refuse_sub(connection, message->sub_id, admission->refusal,
+			   admission->text);
+	else if (event_find_id(message->event, &id_hex))
+		refuse_event(connection, id_hex, admission->refusal, admission->text);
+	else
+		refuse_notice(connection, admission->refusal, admission->text);
 }
 
 static void handle_message(struct connection *connection, struct slice text)
 {
 	char words[sizeof(((struct err *)NULL)->text) + 16];
+	struct core *core = connection->core;
 	struct client_message message;
+	struct admission admission;
 	struct slice sub_id;
 	struct err err;
 
@@ -534,11 +566,23 @@ static void handle_message(struct connection *connection, struct slice text)
 				  &err)) {
 		if (close_unless_utf8(connection, text))
 			return;
+		if (!admit_message(&core->admit, CLIENT_EVENT, &connection->keys,
+				   &connection->from, text.len, now_s(core),
+				   core->io->now_ms(), &admission)) {
+			refuse_notice(connection, admission.refusal, admission.text);
+			return;
+		}
 		(void)snprintf(words, sizeof(words), "invalid: %s", err.text);
 		if (sub_id.len > 0)
 			refuse_sub(connection, sub_id, REFUSAL_MALFORMED, words);
 		else
 			refuse_notice(connection, REFUSAL_MALFORMED, words);
+		return;
+	}
+	if (!admit_message(&core->admit, message.verb, &connection->keys,
+			   &connection->from, text.len, now_s(core), core->io->now_ms(),
+			   &admission)) {
+		refuse_message(connection, &message, &admission);
 		return;
 	}
 	switch (message.verb) {

@@ -84,6 +84,7 @@ struct connection {
 	struct buf partial;       /* of a message that is still arriving */
 	char challenge[33];       /* 16 random bytes in hex */
 	char *host_url;           /* ws://Host if Host was loopback's, else NULL */
+	struct address from;      /* whose it is; set by the server, unknown at first */
 	struct keyset keys;
 	struct subscription *subs[RELAY_SUBS_MAX];
 	size_t sub_count;
@@ -112,6 +113,9 @@ void connection_receive(struct connection *connection, struct slice bytes,
 			enum chunk type, bool last);
 /* Closes a client that neither authenticated nor subscribed in RELAY_AUTH_TIMEOUT_S. */
 void connection_auth_timeout(struct connection *connection);
+/* Owners, list or revocations have changed, or time has passed: ends the connections that
+ * may not stay. */
+void core_recheck(struct core *core);
 /* Sends what is queued, then closes. @reason: static. */
 void connection_close(struct connection *connection, int code, const char *reason);
 

@@ -29,6 +29,9 @@ static const char *const refusal_names[] = {
 	[REFUSAL_IDLE] = "idle",
 	[REFUSAL_ORIGIN] = "origin",
 	[REFUSAL_FULL] = "full",
+	[REFUSAL_ADDRESS] = "address",
+	[REFUSAL_UNLISTED] = "unlisted",
+	[REFUSAL_REVOKED] = "revoked",
 };
 static_assert(sizeof(refusal_names) / sizeof(refusal_names[0]) == REFUSAL_LAST + 1,
 	      "every refusal has a name");

@@ -30,11 +30,14 @@ enum refusal {
 	REFUSAL_SUBSCRIPTIONS, /* too many */
 	REFUSAL_REPLAY,        /* the last replay is still being sent */
 	REFUSAL_COUNT,
-	REFUSAL_BEHIND, /* a slow reader; closes the connection */
-	REFUSAL_IDLE,   /* neither AUTH nor REQ in time; closes the connection */
-	REFUSAL_ORIGIN, /* a web page that was not allowed */
-	REFUSAL_FULL,   /* too many connections */
-	REFUSAL_LAST = REFUSAL_FULL,
+	REFUSAL_BEHIND,   /* a slow reader; closes the connection */
+	REFUSAL_IDLE,     /* neither AUTH nor REQ in time; closes the connection */
+	REFUSAL_ORIGIN,   /* a web page that was not allowed */
+	REFUSAL_FULL,     /* too many connections */
+	REFUSAL_ADDRESS,  /* too many connections from one address */
+	REFUSAL_UNLISTED, /* neither a listed owner nor an agent of one */
+	REFUSAL_REVOKED,  /* a key that the operator has shut out */
+	REFUSAL_LAST = REFUSAL_REVOKED,
 };
 
 /* Log lines for one kind of refusal are at least this far apart: a flood of bad messages

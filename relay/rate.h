@@ -6,19 +6,30 @@
 
 #include "wire/base/map.h"
 
-/* Most keys that are counted at one time; our choice, about 3 MiB. */
-#define RATE_KEYS_MAX 16384
+/* Most accounts that are counted at one time; our choice, about 8 MiB. */
+#define RATE_ACCOUNTS_MAX 65536
+/* A full table is searched for idle accounts this often at most, and until then new ones
+ * are refused: a flood of keys must not make every message walk the table. */
+#define RATE_SWEEP_MS 1000
 
-/* Token buckets by key: each holds a second's worth and is full at first. */
+/* Token buckets by account; each is full at first. */
 struct rate {
 	struct map buckets;
-	unsigned per_second;
+	int64_t sweep_ms; /* when the next search may be */
 };
 
-void rate_init(struct rate *rate, unsigned per_second);
+void rate_init(struct rate *rate);
 void rate_finish(struct rate *rate);
-/* Takes one token of @key's bucket; false when it is empty, or when more keys than
- * RATE_KEYS_MAX are active. @now_ms: any clock that does not go back. */
-bool rate_take(struct rate *rate, struct slice key, int64_t now_ms);
+/**
+ * rate_take - take @cost of @account's bucket
+ * @per_second: what it gains; @most: what it holds. Both may differ from call to call.
+ * @now_ms: any clock that does not go back
+ *
+ * Returns 0 when there was enough; what costs more than @most needs a full bucket and
+ * leaves a debt. Else nothing is taken, and how long to wait, in ms. RATE_SWEEP_MS when
+ * there are too many accounts.
+ */
+int64_t rate_take(struct rate *rate, int64_t per_second, int64_t most,
+		  struct slice account, int64_t cost, int64_t now_ms);
 
 #endif

@@ -29,7 +29,7 @@ static void teardown(void)
 
 static void ask_event(const struct event *event)
 {
-	admit_event(&admit, event, &keys, NOW, NOW_MS, &got);
+	admit_event(&admit, event, &keys, NULL, NOW, NOW_MS, &got);
 }
 
 static void ask(struct recipe recipe)
@@ -240,7 +240,7 @@ START_TEST(a_binding_ends_at_its_bound_by_the_relays_clock)
 	/* The agent's own clock stands still; ours does not. */
 	event = fixture_event(&fixture, (struct recipe){.more_tags = buf_slice(&tag),
 							.content = SEALED "AAAA"});
-	admit_event(&admit, &event, &keys, NOW + 100, NOW_MS + 100000, &got);
+	admit_event(&admit, &event, &keys, NULL, NOW + 100, NOW_MS + 100000, &got);
 	assert_refused(REFUSAL_OWNER, "restricted: the auth tag has expired");
 	buf_finish(&tag);
 }
@@ -391,7 +391,7 @@ START_TEST(refusals_come_in_the_order_of_the_design)
 		event.id[0] ^= 1;
 	if (first > 4) {
 		/* One second later there are tokens again. */
-		admit_event(&admit, &event, &keys, NOW, NOW_MS + 1000, &got);
+		admit_event(&admit, &event, &keys, NULL, NOW, NOW_MS + 1000, &got);
 		ck_assert_str_eq(refusal_name(got.refusal), refusal_name(steps[first]));
 		return;
 	}
@@ -457,18 +457,23 @@ START_TEST(a_protected_event_of_somebody_else_is_refused)
 }
 END_TEST
 
+static bool ask_auth(struct slice tag)
+{
+	struct event event = fixture_event(
+		&fixture,
+		(struct recipe){.kind = 22242, .more_tags = tag, .content = ""});
+
+	return admit_auth(&admit, &event, &keys, NOW, NOW_MS, &got);
+}
+
 START_TEST(an_auth_event_with_an_attestation_binds)
 {
-	struct event event;
-	struct err err;
-
 	admit_finish(&admit);
 	admit_init(&admit, fixture.crypto);
-	event = fixture_event(
-		&fixture, (struct recipe){.kind = 22242,
-					  .more_tags = buf_slice(&fixture.attestation),
-					  .content = ""});
-	ck_assert_int_eq(admit_bind(&admit, &event, NOW, &err), BIND_DONE);
+	memset(&keys, 0, sizeof(keys));
+	ck_assert(ask_auth(buf_slice(&fixture.attestation)));
+	ck_assert_str_eq(got.text, "");
+	ck_assert(keyset_has(&keys, keypair_public(fixture.agent)));
 	ck_assert(owners_hold(&admit.owners, keypair_public(fixture.agent),
 			      keypair_public(fixture.owner), NOW));
 }
@@ -476,16 +481,175 @@ END_TEST
 
 START_TEST(an_attestation_whose_condition_fails_on_auth_is_ignored)
 {
-	struct event event;
 	struct buf tag;
-	struct err err;
 
 	fixture_attest(&fixture, fixture.owner, "kind=24200", &tag);
-	event = fixture_event(&fixture, (struct recipe){.kind = 22242,
-							.more_tags = buf_slice(&tag),
-							.content = ""});
-	ck_assert_int_eq(admit_bind(&admit, &event, NOW, &err), BIND_IGNORED);
+	ck_assert(ask_auth(buf_slice(&tag)));
+	ck_assert_msg(strncmp(got.text, "auth tag ignored: ", 18) == 0, "%s", got.text);
 	buf_finish(&tag);
+}
+END_TEST
+
+START_TEST(a_revoked_key_cannot_authenticate_and_hears_who_can_help)
+{
+	owners_revoke(&admit.owners, keypair_public(fixture.agent));
+	memset(&keys, 0, sizeof(keys));
+	ck_assert(!ask_auth(buf_slice(&fixture.attestation)));
+	assert_refused(REFUSAL_REVOKED, "restricted: this key is revoked on this relay: "
+					"its operator can run: perch relay allow npub1");
+	ck_assert_uint_eq(keys.count, 0);
+	ck_assert(!owners_hold(&admit.owners, keypair_public(fixture.agent),
+			       keypair_public(fixture.owner), NOW));
+	owners_allow(&admit.owners, keypair_public(fixture.agent));
+	ck_assert(ask_auth(buf_slice(&fixture.attestation)));
+}
+END_TEST
+
+START_TEST(a_revoked_agents_frames_and_controls_to_it_are_refused)
+{
+	owners_revoke(&admit.owners, keypair_public(fixture.agent));
+	ask((struct recipe){.more_tags = buf_slice(&fixture.attestation)});
+	assert_refused(REFUSAL_REVOKED, "restricted: this key is revoked");
+	ck_assert(keyset_add(&keys, keypair_public(fixture.owner)));
+	ask((struct recipe){
+		.author = fixture.owner, .p = fixture.agent, .frame = "control"});
+	assert_refused(REFUSAL_REVOKED, "restricted: this key is revoked");
+}
+END_TEST
+
+START_TEST(with_a_list_only_listed_owners_and_their_agents_are_served)
+{
+	struct recipe frame = {.more_tags = buf_slice(&fixture.attestation)};
+
+	admit.owners.by_list = true;
+	ask(frame);
+	assert_refused(REFUSAL_UNLISTED,
+		       "restricted: this relay serves listed owners and the agents they "
+		       "attested: its operator can run: perch relay owners add npub1");
+	owners_list(&admit.owners, keypair_public(fixture.stranger));
+	ask(frame);
+	assert_refused(REFUSAL_UNLISTED, "restricted: ");
+	owners_list(&admit.owners, keypair_public(fixture.owner));
+	ask(frame);
+	ck_assert_msg(got.verdict == ADMIT_PASS, "%s", got.text);
+}
+END_TEST
+
+START_TEST(with_a_list_an_unlisted_owners_attestation_is_not_kept)
+{
+	admit_finish(&admit);
+	admit_init(&admit, fixture.crypto);
+	admit.owners.by_list = true;
+	ck_assert(ask_auth(buf_slice(&fixture.attestation)));
+	ck_assert_uint_eq(admit.owners.count, 0);
+}
+END_TEST
+
+static bool ask_req(int64_t now_ms)
+{
+	return admit_message(&admit, CLIENT_REQ, &keys, NULL, 100, now_ms / 1000, now_ms,
+			     &got);
+}
+
+START_TEST(with_a_list_only_those_it_serves_may_subscribe)
+{
+	admit.owners.by_list = true;
+	ck_assert(!ask_req(NOW_MS));
+	assert_refused(REFUSAL_UNLISTED, "restricted: ");
+	owners_list(&admit.owners, keypair_public(fixture.owner));
+	ck_assert(ask_req(NOW_MS));
+	ck_assert(admit_stay(&admit, &keys, true, NOW, &got));
+	owners_forget_lists(&admit.owners);
+	ck_assert(!admit_stay(&admit, &keys, true, NOW, &got));
+	ck_assert(admit_stay(&admit, &keys, false, NOW, &got));
+	memset(&keys, 0, sizeof(keys));
+	ck_assert(!ask_req(NOW_MS));
+	assert_refused(REFUSAL_UNAUTHENTICATED, "auth-required: ");
+}
+END_TEST
+
+START_TEST(with_a_list_other_events_need_a_key_that_is_served)
+{
+	struct recipe recipe = {.kind = 20001, .tags = "[]", .content = "x"};
+
+	admit.owners.by_list = true;
+	ask(recipe);
+	assert_refused(REFUSAL_UNLISTED, "restricted: ");
+	owners_list(&admit.owners, keypair_public(fixture.owner));
+	ask(recipe);
+	ck_assert_int_eq(got.verdict, ADMIT_PASS);
+}
+END_TEST
+
+START_TEST(a_refusal_names_the_budget_and_the_wait)
+{
+	int i;
+
+	admit.budgets.per_second[BUDGET_KEY][BUDGET_REQS] = 2;
+	for (i = 0; i < 20; i++)
+		ck_assert(ask_req(NOW_MS));
+	ck_assert(!ask_req(NOW_MS));
+	assert_refused(REFUSAL_RATE,
+		       "rate-limited: REQ and COUNT of this key: 2/s, try again in 1 s");
+	ck_assert(ask_req(NOW_MS + 500));
+}
+END_TEST
+
+START_TEST(two_agents_of_one_owner_share_the_owners_budget)
+{
+	struct keyset other = {0};
+
+	ck_assert(keyset_add(&other, keypair_public(fixture.stranger)));
+	ck_assert(owners_bind(&admit.owners, keypair_public(fixture.stranger),
+			      keypair_public(fixture.owner), INT64_MAX, NOW));
+	admit.budgets.per_second[BUDGET_OWNER][BUDGET_BYTES] = 100;
+	ck_assert(
+		admit_message(&admit, CLIENT_EVENT, &keys, NULL, 900, NOW, NOW_MS, &got));
+	ck_assert(!admit_message(&admit, CLIENT_EVENT, &other, NULL, 500, NOW, NOW_MS,
+				 &got));
+	assert_refused(REFUSAL_RATE,
+		       "rate-limited: bytes of this owner: 100/s, try again in 4 s");
+	ck_assert(admit_message(&admit, CLIENT_EVENT, &other, NULL, 500, NOW,
+				NOW_MS + 4000, &got));
+}
+END_TEST
+
+START_TEST(an_address_has_budgets_and_loopback_only_when_asked)
+{
+	struct address far, near;
+	int i;
+
+	ck_assert(address_parse(SLICE("192.0.2.7"), &far));
+	ck_assert(address_parse(SLICE("127.0.0.1"), &near));
+	admit.budgets.per_second[BUDGET_ADDRESS][BUDGET_CONNECTIONS] = 1;
+	for (i = 0; i < 10; i++)
+		ck_assert(admit_connection(&admit, &far, NOW_MS, &got));
+	ck_assert(!admit_connection(&admit, &far, NOW_MS, &got));
+	assert_refused(REFUSAL_RATE, "rate-limited: connections of this address: 1/s, "
+				     "try again in 1 s");
+	for (i = 0; i < 20; i++)
+		ck_assert(admit_connection(&admit, &near, NOW_MS, &got));
+	admit.count_loopback = true;
+	for (i = 0; i < 10; i++)
+		ck_assert(admit_connection(&admit, &near, NOW_MS, &got));
+	ck_assert(!admit_connection(&admit, &near, NOW_MS, &got));
+}
+END_TEST
+
+START_TEST(a_key_that_authenticates_too_often_is_told_to_wait)
+{
+	int i;
+
+	admit.budgets.per_second[BUDGET_KEY][BUDGET_CONNECTIONS] = 1;
+	for (i = 0; i < 10; i++) {
+		memset(&keys, 0, sizeof(keys));
+		ck_assert(ask_auth(SLICE_EMPTY));
+	}
+	ck_assert(ask_auth(SLICE_EMPTY)); /* again on the same connection: free */
+	memset(&keys, 0, sizeof(keys));
+	ck_assert(!ask_auth(SLICE_EMPTY));
+	assert_refused(REFUSAL_RATE, "rate-limited: connections of this key: 1/s, "
+				     "try again in 1 s");
 }
 END_TEST
 
@@ -541,6 +705,16 @@ int main(void)
 	tcase_add_test(tcase, a_protected_event_of_somebody_else_is_refused);
 	tcase_add_test(tcase, an_auth_event_with_an_attestation_binds);
 	tcase_add_test(tcase, an_attestation_whose_condition_fails_on_auth_is_ignored);
+	tcase_add_test(tcase, a_revoked_key_cannot_authenticate_and_hears_who_can_help);
+	tcase_add_test(tcase, a_revoked_agents_frames_and_controls_to_it_are_refused);
+	tcase_add_test(tcase, with_a_list_only_listed_owners_and_their_agents_are_served);
+	tcase_add_test(tcase, with_a_list_an_unlisted_owners_attestation_is_not_kept);
+	tcase_add_test(tcase, with_a_list_only_those_it_serves_may_subscribe);
+	tcase_add_test(tcase, with_a_list_other_events_need_a_key_that_is_served);
+	tcase_add_test(tcase, a_refusal_names_the_budget_and_the_wait);
+	tcase_add_test(tcase, two_agents_of_one_owner_share_the_owners_budget);
+	tcase_add_test(tcase, an_address_has_budgets_and_loopback_only_when_asked);
+	tcase_add_test(tcase, a_key_that_authenticates_too_often_is_told_to_wait);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);
 }

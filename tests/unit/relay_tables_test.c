@@ -23,6 +23,15 @@ static const uint8_t *key_number(unsigned n)
 	return key;
 }
 
+static void count_told(void *ctx, const uint8_t the_agent[KEY_BYTES],
+		       const uint8_t its_owner[KEY_BYTES], int64_t expires)
+{
+	ck_assert_mem_eq(the_agent, agent, KEY_BYTES);
+	ck_assert_mem_eq(its_owner, owner, KEY_BYTES);
+	ck_assert_int_gt(expires, NOW);
+	++*(int *)ctx;
+}
+
 START_TEST(a_binding_holds_until_its_bound_and_not_at_it)
 {
 	struct owners owners;
@@ -75,60 +84,146 @@ START_TEST(full_owners_make_room_by_forgetting_what_has_expired)
 }
 END_TEST
 
-START_TEST(a_rate_gives_a_seconds_worth_at_once_and_then_one_by_one)
+START_TEST(what_is_new_is_told_and_what_is_known_is_not)
+{
+	struct owners owners;
+	int told = 0;
+
+	owners_init(&owners);
+	owners.on_bind = count_told;
+	owners.ctx = &told;
+	ck_assert(owners_bind(&owners, agent, owner, NOW + 100, NOW));
+	ck_assert(owners_bind(&owners, agent, owner, NOW + 100, NOW));
+	ck_assert_int_eq(told, 1);
+	ck_assert(owners_bind(&owners, agent, owner, NOW + 200, NOW));
+	ck_assert_int_eq(told, 2);
+	owners_revoke(&owners, agent);
+	ck_assert(!owners_bind(&owners, agent, owner, NOW + 300, NOW));
+	ck_assert_int_eq(told, 2);
+	owners_finish(&owners);
+}
+END_TEST
+
+START_TEST(an_agents_owner_is_who_attested_it_first_and_still_holds)
+{
+	struct owners owners;
+
+	owners_init(&owners);
+	ck_assert_ptr_eq(owners_of(&owners, agent, NOW), agent);
+	ck_assert(owners_bind(&owners, agent, owner, NOW + 10, NOW));
+	ck_assert(owners_bind(&owners, agent, key_number(9), NOW + 20, NOW));
+	ck_assert_mem_eq(owners_of(&owners, agent, NOW), owner, KEY_BYTES);
+	ck_assert_mem_eq(owners_of(&owners, agent, NOW + 10), key_number(9), KEY_BYTES);
+	ck_assert_ptr_eq(owners_of(&owners, agent, NOW + 20), agent);
+	owners_finish(&owners);
+}
+END_TEST
+
+START_TEST(lists_are_forgotten_and_bindings_stay)
+{
+	struct owners owners;
+
+	owners_init(&owners);
+	owners.by_list = true;
+	owners_list(&owners, owner);
+	owners_revoke(&owners, key_number(5));
+	ck_assert(owners_bind(&owners, agent, owner, INT64_MAX, NOW));
+	ck_assert(owners_permit(&owners, agent, NOW));
+	owners_forget_lists(&owners);
+	ck_assert(!owners_permit(&owners, agent, NOW));
+	ck_assert(!owners_revoked(&owners, key_number(5)));
+	owners_list(&owners, owner);
+	ck_assert(owners_permit(&owners, agent, NOW));
+	ck_assert(owners_permit(&owners, owner, NOW));
+	ck_assert(!owners_permit(&owners, key_number(6), NOW));
+	owners_finish(&owners);
+}
+END_TEST
+
+static struct rate rate;
+
+/* One of ten a second, ten at most. */
+static int64_t take_one(struct slice account, int64_t now_ms)
+{
+	return rate_take(&rate, 10, 10, account, 1, now_ms);
+}
+
+START_TEST(a_rate_gives_what_it_holds_at_once_and_then_one_by_one)
 {
 	struct slice key = SLICE("key");
-	struct rate rate;
 	int i;
 
-	rate_init(&rate, 100);
-	for (i = 0; i < 100; i++)
-		ck_assert(rate_take(&rate, key, 5000));
-	ck_assert(!rate_take(&rate, key, 5009));
-	ck_assert(rate_take(&rate, key, 5010));
-	ck_assert(!rate_take(&rate, key, 5010));
+	rate_init(&rate);
+	for (i = 0; i < 10; i++)
+		ck_assert_int_eq(take_one(key, 5000), 0);
+	ck_assert_int_eq(take_one(key, 5000), 100);
+	ck_assert_int_eq(take_one(key, 5099), 1);
+	ck_assert_int_eq(take_one(key, 5100), 0);
+	ck_assert_int_eq(take_one(key, 5100), 100);
 	rate_finish(&rate);
 }
 END_TEST
 
-START_TEST(a_long_pause_saves_no_more_than_a_second)
+START_TEST(a_long_pause_saves_no_more_than_it_holds)
 {
 	struct slice key = SLICE("key");
-	struct rate rate;
 	int taken = 0;
 
-	rate_init(&rate, 100);
-	ck_assert(rate_take(&rate, key, 0));
-	while (rate_take(&rate, key, INT64_C(1000000000000)))
+	rate_init(&rate);
+	ck_assert_int_eq(take_one(key, 0), 0);
+	while (take_one(key, INT64_MAX / 2) == 0)
 		taken++;
-	ck_assert_int_eq(taken, 100);
+	ck_assert_int_eq(taken, 10);
 	rate_finish(&rate);
 }
 END_TEST
 
-START_TEST(keys_have_rates_of_their_own)
+START_TEST(what_costs_more_than_a_bucket_holds_needs_a_full_one_and_leaves_a_debt)
 {
-	struct rate rate;
+	struct slice key = SLICE("key");
 
-	rate_init(&rate, 1);
-	ck_assert(rate_take(&rate, SLICE("a"), 0));
-	ck_assert(!rate_take(&rate, SLICE("a"), 0));
-	ck_assert(rate_take(&rate, SLICE("b"), 0));
+	rate_init(&rate);
+	ck_assert_int_eq(rate_take(&rate, 10, 100, key, 1000, 0), 0);
+	ck_assert_int_eq(rate_take(&rate, 10, 100, key, 1, 0), 90100);
+	ck_assert_int_eq(rate_take(&rate, 10, 100, key, 1, 90100), 0);
 	rate_finish(&rate);
 }
 END_TEST
 
-START_TEST(full_rates_refuse_new_keys_until_old_ones_are_idle)
+START_TEST(a_rate_may_change_while_it_is_used)
 {
-	struct rate rate;
+	struct slice key = SLICE("key");
+
+	rate_init(&rate);
+	ck_assert_int_eq(rate_take(&rate, 1000, 1000, key, 1, 0), 0);
+	ck_assert_int_eq(rate_take(&rate, 1, 1, key, 1, 0), 0);
+	ck_assert_int_eq(rate_take(&rate, 1, 1, key, 1, 0), 1000);
+	rate_finish(&rate);
+}
+END_TEST
+
+START_TEST(accounts_have_rates_of_their_own)
+{
+	rate_init(&rate);
+	ck_assert_int_eq(rate_take(&rate, 1, 1, SLICE("a"), 1, 0), 0);
+	ck_assert_int_ne(rate_take(&rate, 1, 1, SLICE("a"), 1, 0), 0);
+	ck_assert_int_eq(rate_take(&rate, 1, 1, SLICE("b"), 1, 0), 0);
+	rate_finish(&rate);
+}
+END_TEST
+
+START_TEST(full_rates_refuse_new_accounts_until_old_ones_are_idle)
+{
 	unsigned n;
 
-	rate_init(&rate, 1);
-	for (n = 0; n < RATE_KEYS_MAX; n++)
-		ck_assert(rate_take(&rate,
-				    (struct slice){(const char *)key_number(n), 32}, 0));
-	ck_assert(!rate_take(&rate, SLICE("new"), 999));
-	ck_assert(rate_take(&rate, SLICE("new"), 1000));
+	rate_init(&rate);
+	for (n = 0; n < RATE_ACCOUNTS_MAX; n++)
+		ck_assert_int_eq(
+			take_one((struct slice){(const char *)key_number(n), 32}, 0), 0);
+	/* A bucket of which one of ten was taken is full again after a tenth. */
+	ck_assert_int_eq(take_one(SLICE("new"), 99), RATE_SWEEP_MS);
+	ck_assert_int_eq(take_one(SLICE("new"), 98 + RATE_SWEEP_MS), RATE_SWEEP_MS);
+	ck_assert_int_eq(take_one(SLICE("new"), 99 + RATE_SWEEP_MS), 0);
 	rate_finish(&rate);
 }
 END_TEST
@@ -188,10 +283,17 @@ int main(void)
 	tcase_add_test(tcase, a_binding_says_nothing_of_other_pairs);
 	tcase_add_test(tcase, the_later_bound_of_two_attestations_counts);
 	tcase_add_test(tcase, full_owners_make_room_by_forgetting_what_has_expired);
-	tcase_add_test(tcase, a_rate_gives_a_seconds_worth_at_once_and_then_one_by_one);
-	tcase_add_test(tcase, a_long_pause_saves_no_more_than_a_second);
-	tcase_add_test(tcase, keys_have_rates_of_their_own);
-	tcase_add_test(tcase, full_rates_refuse_new_keys_until_old_ones_are_idle);
+	tcase_add_test(tcase, what_is_new_is_told_and_what_is_known_is_not);
+	tcase_add_test(tcase, an_agents_owner_is_who_attested_it_first_and_still_holds);
+	tcase_add_test(tcase, lists_are_forgotten_and_bindings_stay);
+	tcase_add_test(tcase, a_rate_gives_what_it_holds_at_once_and_then_one_by_one);
+	tcase_add_test(tcase, a_long_pause_saves_no_more_than_it_holds);
+	tcase_add_test(
+		tcase,
+		what_costs_more_than_a_bucket_holds_needs_a_full_one_and_leaves_a_debt);
+	tcase_add_test(tcase, a_rate_may_change_while_it_is_used);
+	tcase_add_test(tcase, accounts_have_rates_of_their_own);
+	tcase_add_test(tcase, full_rates_refuse_new_accounts_until_old_ones_are_idle);
 	tcase_add_test(tcase, an_id_is_remembered_with_whether_it_reached_a_reader);
 	tcase_add_test(tcase, an_id_is_remembered_for_as_long_as_it_can_be_fresh);
 	tcase_add_test(tcase, the_oldest_ids_are_forgotten_first);
