@@ -60,6 +60,8 @@ struct core {
 
 /* Takes no URL as ours yet: that is known when the relay listens. */
 void core_init(struct core *core, const struct connection_io *io, struct crypto *crypto);
+/* Unix seconds. */
+int64_t core_now_s(const struct core *core);
 /* All connections must be gone. */
 void core_finish(struct core *core);
 /* Counts a refusal and logs it, unless that kind was logged just now. @text: may hold the

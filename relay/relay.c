@@ -9,10 +9,12 @@
 #include "relay/connection.h"
 #include "wire/host/port.h"
 #include "relay/server.h"
+#include "relay/store.h"
 #include "wire/base/mem.h"
 #include "wire/host/log.h"
 #include "wire/host/loop.h"
 #include "wire/host/options.h"
+#include "wire/host/paths.h"
 
 /* How often memory of frames that are out of date is freed; they are never served late.
  */
@@ -22,10 +24,12 @@
 /* Names of our own address. */
 #define OWN_URLS 3
 #define OWN_URL_BYTES 64
+#define PATH_BYTES_MAX 4096
 
 struct relay {
 	struct loop *loop;
 	struct core core;
+	struct store *store;
 	struct server *server;
 	struct timer *expire_timer, *stop_timer;
 	char own_urls[OWN_URLS][OWN_URL_BYTES];
@@ -33,7 +37,7 @@ struct relay {
 };
 
 struct config {
-	const char *listen, *metrics, *log_level;
+	const char *listen, *db, *metrics, *log_level;
 	struct option_list allow_origins, urls;
 	int64_t ready_fd;
 };
@@ -48,6 +52,11 @@ static enum options_result read_config(int argc, char *argv[], struct config *co
 		 .argument = "HOST:PORT",
 		 .help = "where to listen, loopback only, port 0 chooses one "
 			 "(127.0.0.1:7447)"},
+		{.name = "db",
+		 .type = OPTION_TEXT,
+		 .value = &config->db,
+		 .argument = "PATH",
+		 .help = "database of stored kinds (relay.db in the data folder)"},
 		{.name = "metrics",
 		 .type = OPTION_TEXT,
 		 .value = &config->metrics,
@@ -190,6 +199,24 @@ static void on_signal(void *ctx, int signal)
 	server_stop(relay->server, on_stopped, relay);
 }
 
+/* Ours unless --db names another, whose folder must be there. */
+static bool open_store(struct relay *relay, const struct config *config, struct err *err)
+{
+	struct buf path;
+	bool ok = true;
+
+	buf_init(&path, PATH_BYTES_MAX);
+	if (config->db)
+		(void)buf_printf(&path, "%s", config->db);
+	else
+		ok = paths_data(SLICE_EMPTY, &path, err) &&
+		     paths_make(buf_text(&path), err) &&
+		     paths_data(SLICE("relay.db"), &path, err);
+	relay->store = ok ? store_open(buf_text(&path), err) : NULL;
+	buf_finish(&path);
+	return relay->store != NULL;
+}
+
 static bool start(struct relay *relay, const struct config *config, struct err *err)
 {
 	char host[64], metrics_host[64];
@@ -211,6 +238,11 @@ static bool start(struct relay *relay, const struct config *config, struct err *
 	if (!relay->loop)
 		return false;
 	core_init(&relay->core, &server_io, relay->loop->crypto);
+	if (!open_store(relay, config, err))
+		return false;
+	/* Modules read their tables from store_db() here. */
+	if (!store_start(relay->store, relay->loop, err))
+		return false;
 	relay->server = server_create(relay->loop, &relay->core, &options, err);
 	if (!relay->server || !make_urls(relay, config, err))
 		return false;
@@ -231,6 +263,7 @@ static void finish(struct relay *relay)
 {
 	timer_destroy(relay->expire_timer);
 	timer_destroy(relay->stop_timer);
+	store_close(relay->store);
 	if (relay->loop) {
 		/* The last connections end in here. */
 		loop_destroy(relay->loop);
