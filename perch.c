@@ -23,6 +23,7 @@ static const struct command {
 	{"tail", tail_main, "follow what the agents do, in the terminal"},
 	{"prompt", prompt_main, "send an agent a prompt"},
 	{"approve", approve_main, "answer a permission request"},
+	{"invite", invite_main, "one line that puts an agent elsewhere into your fleet"},
 	{"key", key_main, "show, list and import keys"},
 	{"attest", attest_main, "sign that an agent's key is yours"},
 	{"demo-agent", demo_main, "the scripted ACP agent that `perch up --demo` plays"},

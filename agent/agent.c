@@ -24,7 +24,7 @@ extern char **environ;
 
 /* The command line, as given. */
 struct arguments {
-	const char *name, *cwd, *permissions, *control, *relay, *log_level;
+	const char *name, *cwd, *permissions, *control, *relay, *invite, *log_level;
 	struct option_list channels, prompts, environment;
 	bool stay;
 	int64_t slots, permission_s, idle_s, turn_s, tick_ms, ready_fd;
@@ -74,7 +74,13 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 		{"env", OPTION_LIST, &out->environment, 0, 0, "NAME[=VALUE]",
 		 "one more environment variable for the agent; repeatable", true},
 		{"relay", OPTION_TEXT, &out->relay, 0, 0, "URL",
-		 "where the feed goes (default " SETUP_RELAY_URL ")", false},
+		 "where the feed goes (default: the invitation's, else " SETUP_RELAY_URL
+		 ")",
+		 false},
+		{"invite", OPTION_TEXT, &out->invite, 0, 0, "-|FILE",
+		 "join the fleet whose owner made this invitation: - reads it from "
+		 "standard input; PERCH_INVITE may hold it instead, for one run",
+		 true},
 		{"slots", OPTION_INT, &out->slots, 1, 32, "N",
 		 "agent processes (only 1 so far)", false},
 		{"tick-ms", OPTION_INT, &out->tick_ms, 10, 60000, "MS",
@@ -90,7 +96,8 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 		.usage = "[OPTIONS] -- COMMAND [ARGUMENT…]",
 		.summary = "Runs an ACP agent, feeds what it does to its owner, and does "
 			   "what the owner asks.",
-		.example = "  perch agent --channel api -- claude-agent-acp",
+		.example = "  perch agent --channel api -- claude-agent-acp\n"
+			   "  perch agent --invite - -- claude-agent-acp",
 		.options = table,
 		.min_args = 1,
 		.max_args = -1,
@@ -100,7 +107,6 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 	*out = (struct arguments){.cwd = ".",
 				  .permissions = "ask",
 				  .control = "approve",
-				  .relay = SETUP_RELAY_URL,
 				  .log_level = "info",
 				  .slots = 1,
 				  .permission_s = AGENT_PERMISSION_S,
@@ -168,6 +174,8 @@ static bool resolve(const struct arguments *arguments, struct crypto *crypto,
 		.cwd = arguments->cwd,
 		.command = arguments->command[0],
 		.channels = &arguments->channels,
+		.relay = arguments->relay,
+		.invite = arguments->invite,
 	};
 
 	plan->is_usage = true;
@@ -224,7 +232,7 @@ static struct harness *create(struct loop *loop, const struct arguments *argumen
 		.idle_ms = arguments->idle_s * 1000,
 		.turn_ms = arguments->turn_s * 1000,
 		.tick_ms = arguments->tick_ms,
-		.relay_url = arguments->relay,
+		.relay_url = plan->setup.relay,
 		.keypair = setup->keypair,
 		.auth_tag = buf_slice(&setup->auth_tag),
 		.epoch_path = buf_text(&setup->epoch_path),

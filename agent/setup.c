@@ -20,6 +20,7 @@ void setup_init(struct setup *setup)
 	*setup = (struct setup){.lock_fd = -1};
 	buf_init(&setup->auth_tag, 4096);
 	buf_init(&setup->epoch_path, PATH_MAX);
+	join_init(&setup->join);
 }
 
 void setup_finish(struct setup *setup)
@@ -30,8 +31,10 @@ void setup_finish(struct setup *setup)
 	buf_finish(&setup->auth_tag);
 	buf_finish(&setup->epoch_path);
 	free(setup->channels);
+	free(setup->relay);
 	free(setup->name);
 	free(setup->cwd);
+	join_finish(&setup->join);
 }
 
 /* --- Names --- */
@@ -68,6 +71,8 @@ static char *default_name(const char *command, const char *cwd)
 	}
 	if (slice_ends(buf_slice(&name), SLICE(".auth")))
 		name.ptr[name.len - 5] = '-';
+	if (slice_ends(buf_slice(&name), SLICE(".relay")))
+		name.ptr[name.len - 6] = '-';
 	copy = mem_dup(buf_slice(&name));
 	buf_finish(&name);
 	return copy;
@@ -79,8 +84,9 @@ static bool resolve_names(const struct setup_options *options, struct setup *set
 	setup->cwd = realpath(options->cwd, NULL);
 	if (!setup->cwd)
 		return err_errno(err, "--cwd %.100s", options->cwd);
-	setup->name = options->name ? mem_dup(slice_of(options->name))
-				    : default_name(options->command, setup->cwd);
+	setup->name = options->name       ? mem_dup(slice_of(options->name))
+		      : setup->join.given ? mem_dup(setup->join.invite.name)
+					  : default_name(options->command, setup->cwd);
 	if (!keyfile_name_valid(slice_of(setup->name)))
 		return err_set(
 			err, ERR_MALFORMED,
@@ -118,7 +124,10 @@ static bool resolve_channels(const struct setup_options *options, struct crypto 
 bool setup_names(struct setup *setup, const struct setup_options *options,
 		 struct crypto *crypto, struct err *err)
 {
-	return resolve_names(options, setup, err) &&
+	if (options->relay)
+		setup->relay = mem_dup(slice_of(options->relay));
+	return join_read(&setup->join, options->invite, crypto, err) &&
+	       resolve_names(options, setup, err) &&
 	       resolve_channels(options, crypto, setup, err);
 }
 
@@ -138,8 +147,8 @@ static bool attest_here(struct crypto *crypto, struct setup *setup, struct err *
 		buf_init(&npub, 128);
 		(void)nip19_encode(NIP19_NPUB, keypair_public(setup->keypair), &npub);
 		err_set(err, ERR_NOT_FOUND,
-			"agent key %.64s has no owner: run \"perch up\" here, or on the "
-			"owner's machine \"perch attest %s\"",
+			"agent key %.64s (%s) has no owner: run \"perch up\" here, or "
+			"get one by \"perch invite\" on the owner's machine",
 			setup->name, buf_text(&npub));
 		buf_finish(&npub);
 		return false;
@@ -153,12 +162,54 @@ static bool attest_here(struct crypto *crypto, struct setup *setup, struct err *
 	       keyfile_save_auth(slice_of(setup->name), buf_slice(&setup->auth_tag), err);
 }
 
+/* Everything comes with the invitation, which has been checked. */
+static bool load_invited(struct crypto *crypto, struct setup *setup, struct err *err)
+{
+	const struct invite *invite = &setup->join.invite;
+
+	if (!keypair_create(crypto, invite->secret, &setup->keypair, err))
+		return false;
+	memcpy(setup->owner, invite->owner, KEY_BYTES);
+	buf_clear(&setup->auth_tag);
+	(void)buf_append(&setup->auth_tag, invite->auth_tag);
+	return !setup->join.keep ||
+	       join_keep(&setup->join, slice_of(setup->name), setup->keypair, err);
+}
+
+/* Where the feed goes, unless we were told: where the invitation says, now or when it was
+ * taken. */
+static bool find_relay(struct setup *setup, struct err *err)
+{
+	struct buf stored;
+	struct err why;
+	bool ok;
+
+	if (setup->relay)
+		return true;
+	if (setup->join.given) {
+		setup->relay = mem_dup(setup->join.invite.relay);
+		return true;
+	}
+	buf_init(&stored, 4096);
+	ok = keyfile_load_relay(slice_of(setup->name), &stored, &why);
+	if (ok)
+		setup->relay = mem_dup(buf_slice(&stored));
+	else if (why.code == ERR_NOT_FOUND)
+		setup->relay = mem_dup(slice_of(SETUP_RELAY_URL));
+	else if (err)
+		*err = why;
+	buf_finish(&stored);
+	return setup->relay != NULL;
+}
+
 static bool load_auth(struct crypto *crypto, struct setup *setup, struct err *err)
 {
 	int64_t expires;
 	struct err why;
 	bool made;
 
+	if (setup->join.given)
+		return load_invited(crypto, setup, err);
 	if (!keyfile_ensure(crypto, slice_of(setup->name), &setup->keypair, &made, err))
 		return false;
 	if (!keyfile_load_auth(slice_of(setup->name), &setup->auth_tag, err)) {
@@ -174,8 +225,8 @@ static bool load_auth(struct crypto *crypto, struct setup *setup, struct err *er
 	if (expires <= loop_unix_ms() / 1000)
 		return err_set(
 			err, ERR_REFUSED,
-			"the attestation of agent key %.64s has expired: run \"perch "
-			"attest %.64s\" on the owner's machine",
+			"the attestation of agent key %.64s has expired: run \"perch key "
+			"remove %.64s\", and \"perch invite\" on the owner's machine",
 			setup->name, setup->name);
 	return true;
 }
@@ -239,5 +290,6 @@ out:
 bool setup_identity(struct setup *setup, enum setup_taken taken, struct crypto *crypto,
 		    struct err *err)
 {
-	return lock(setup, taken, err) && load_auth(crypto, setup, err);
+	return lock(setup, setup->join.given ? SETUP_REFUSE : taken, err) &&
+	       load_auth(crypto, setup, err) && find_relay(setup, err);
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/join.h"
 #include "wire/base/buf.h"
 #include "wire/base/err.h"
 #include "wire/frame/uuid.h"
@@ -29,24 +30,27 @@ struct setup_options {
 	const char *cwd;     /* any path */
 	const char *command; /* argv[0] of what is run */
 	const struct option_list *channels;
+	const char *relay;  /* NULL: the invitation's, that of the key, or our own */
+	const char *invite; /* NULL: PERCH_INVITE, if that is set; see join_read() */
 };
 
 /* What it comes to; all own memory, but the channels' names. */
 struct setup {
-	char *cwd, *name;
+	char *cwd, *name, *relay;
 	struct harness_channel *channels;
 	size_t channel_count; /* at least 1 */
 	struct keypair *keypair;
 	struct buf auth_tag, epoch_path;
 	uint8_t owner[KEY_BYTES];
 	int lock_fd;
+	struct join join;
 };
 
 void setup_init(struct setup *setup);
 /* After any failure too. The lock goes with it. */
 void setup_finish(struct setup *setup);
 
-/* Name, folder, channels. What fails here is how we were called. */
+/* Name, folder, channels, invitation. What fails here is how we were called. */
 bool setup_names(struct setup *setup, const struct setup_options *options,
 		 struct crypto *crypto, struct err *err);
 
@@ -61,7 +65,8 @@ enum setup_taken {
 /**
  * setup_identity - lock the name, load the key, or make it, and its attestation
  * Where the owner's key is on this machine a missing attestation is signed on the spot;
- * else ERR_NOT_FOUND says what to run where.
+ * else ERR_NOT_FOUND says what to run where. An invitation brings key, attestation and
+ * relay, and never takes another name.
  */
 bool setup_identity(struct setup *setup, enum setup_taken taken, struct crypto *crypto,
 		    struct err *err);

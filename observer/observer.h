@@ -10,5 +10,6 @@ int prompt_main(int argc, char *argv[]);
 int approve_main(int argc, char *argv[]);
 int key_main(int argc, char *argv[]);
 int attest_main(int argc, char *argv[]);
+int invite_main(int argc, char *argv[]);
 
 #endif

@@ -134,7 +134,7 @@ test("a second start with the same key names the first", () => withHarness(async
 test("without an owner it says what to do", async () => {
 	const harness = await Harness.start([], { ready: false, ownerHere: false });
 	assert.equal((await harness.exited).code, 1);
-	assert.match(harness.stderr, /has no owner: run "perch up" here, or on the owner's machine "perch attest npub1/);
+	assert.match(harness.stderr, /\(npub1[a-z0-9]+\) has no owner: run "perch up" here, or get one by "perch invite" on the owner's machine/);
 	await harness.stop();
 });
 

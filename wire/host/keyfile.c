@@ -18,9 +18,7 @@
 #include "wire/host/paths.h"
 
 #define PATH_BYTES_MAX 4096
-#define AUTH_BYTES_MAX \
-	4096 /* of an attestation; NIPOA_CONDITIONS_MAX and two keys fit \
-	      */
+#define BESIDE_BYTES_MAX 4096 /* an attestation: NIPOA_CONDITIONS_MAX and keys fit */
 #define PASSPHRASE_BYTES_MAX 1024
 #define SALT_BYTES crypto_pwhash_scryptsalsa208sha256_SALTBYTES
 #define BOX_NONCE_BYTES crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
@@ -41,7 +39,7 @@ bool keyfile_name_valid(struct slice name)
 		    !(c >= '0' && c <= '9') && c != '.' && c != '_' && c != '-')
 			return false;
 	}
-	return !slice_ends(name, SLICE(".auth"));
+	return !slice_ends(name, SLICE(".auth")) && !slice_ends(name, SLICE(".relay"));
 }
 
 /* data/keys/@head@name@tail; @out must be finished, also after a failure. */
@@ -54,7 +52,7 @@ static bool key_path(const char *head, struct slice name, const char *tail,
 	if (!keyfile_name_valid(name))
 		return err_set(err, ERR_MALFORMED,
 			       "a key name is 1 to 64 of letters, digits, '.', '_', '-', "
-			       "with no '.' first and no .auth last");
+			       "with no '.' first and no .auth or .relay last");
 	(void)snprintf(relative, sizeof(relative), "keys/%s%.*s%s", head, SLICE_ARG(name),
 		       tail);
 	return paths_data(slice_of(relative), out, err);
@@ -342,12 +340,21 @@ bool keyfile_ensure(struct crypto *crypto, struct slice name, struct keypair **o
 	return keyfile_load(crypto, name, out, NULL);
 }
 
+static bool remove_beside(struct slice name, const char *tail, struct err *err)
+{
+	struct buf path;
+	bool ok = key_path("", name, tail, &path, err);
+
+	if (ok && unlink(buf_text(&path)) < 0 && errno != ENOENT)
+		ok = err_errno(err, "cannot remove %s", buf_text(&path));
+	buf_finish(&path);
+	return ok;
+}
+
 bool keyfile_remove(struct slice name, struct err *err)
 {
 	struct buf path;
-	struct buf auth = {0};
-	bool ok = key_path("", name, "", &path, err) &&
-		  key_path("", name, ".auth", &auth, err);
+	bool ok = key_path("", name, "", &path, err);
 
 	if (ok && unlink(buf_text(&path)) < 0) {
 		if (errno == ENOENT)
@@ -356,17 +363,17 @@ bool keyfile_remove(struct slice name, struct err *err)
 		else
 			ok = err_errno(err, "cannot remove %s", buf_text(&path));
 	}
-	if (ok && unlink(buf_text(&auth)) < 0 && errno != ENOENT)
-		ok = err_errno(err, "cannot remove %s", buf_text(&auth));
-	buf_finish(&auth);
 	buf_finish(&path);
-	return ok;
+	return ok && remove_beside(name, ".auth", err) &&
+	       remove_beside(name, ".relay", err);
 }
 
-bool keyfile_load_auth(struct slice name, struct buf *out, struct err *err)
+/* What stands beside a key, without its line end. */
+static bool load_beside(struct slice name, const char *tail, struct buf *out,
+			struct err *err)
 {
 	struct buf path;
-	bool ok = key_path("", name, ".auth", &path, err) &&
+	bool ok = key_path("", name, tail, &path, err) &&
 		  paths_read(buf_text(&path), out, err);
 
 	if (ok)
@@ -375,22 +382,43 @@ bool keyfile_load_auth(struct slice name, struct buf *out, struct err *err)
 	return ok;
 }
 
-bool keyfile_save_auth(struct slice name, struct slice tag_json, struct err *err)
+static bool save_beside(struct slice name, const char *tail, struct slice bytes,
+			struct err *err)
 {
 	struct buf path;
 	struct buf text;
 	bool ok;
 
-	buf_init(&text, AUTH_BYTES_MAX);
-	buf_append(&text, tag_json);
-	ok = key_path("", name, ".auth", &path, err) && make_key_folder(err);
+	buf_init(&text, BESIDE_BYTES_MAX);
+	buf_append(&text, bytes);
+	ok = key_path("", name, tail, &path, err) && make_key_folder(err);
 	if (ok && !buf_append_byte(&text, '\n'))
-		ok = err_set(err, ERR_TOO_LARGE, "an attestation is at most %d bytes",
-			     AUTH_BYTES_MAX);
+		ok = err_set(err, ERR_TOO_LARGE, "%s of a key is at most %d bytes", tail,
+			     BESIDE_BYTES_MAX);
 	ok = ok && paths_write(buf_text(&path), buf_slice(&text), err);
 	buf_finish(&text);
 	buf_finish(&path);
 	return ok;
+}
+
+bool keyfile_load_auth(struct slice name, struct buf *out, struct err *err)
+{
+	return load_beside(name, ".auth", out, err);
+}
+
+bool keyfile_save_auth(struct slice name, struct slice tag_json, struct err *err)
+{
+	return save_beside(name, ".auth", tag_json, err);
+}
+
+bool keyfile_load_relay(struct slice name, struct buf *out, struct err *err)
+{
+	return load_beside(name, ".relay", out, err);
+}
+
+bool keyfile_save_relay(struct slice name, struct slice url, struct err *err)
+{
+	return save_beside(name, ".relay", url, err);
 }
 
 static int compare_names(const void *a, const void *b)

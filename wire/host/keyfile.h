@@ -9,14 +9,15 @@
 #include "wire/nostr/crypto.h"
 
 /* Keys live in data/keys, one file each, 0600: `owner`, and one per agent name, each with
- * its attestation beside it as NAME.auth. Plain: 64 hex digits and LF. Sealed under a
- * passphrase: "perch-key-1 " + base64(salt 32, nonce 24, XChaCha20-Poly1305 of the 32
- * bytes), key by scrypt (libsodium, interactive limits); the passphrase comes from
- * PERCH_PASSPHRASE_FILE. */
+ * its attestation beside it as NAME.auth, and the relay of its invitation as NAME.relay.
+ * Plain: 64 hex digits and LF. Sealed under a passphrase: "perch-key-1 " + base64(salt
+ * 32, nonce 24, XChaCha20-Poly1305 of the 32 bytes), key by scrypt (libsodium,
+ * interactive limits); the passphrase comes from PERCH_PASSPHRASE_FILE. */
 
 #define KEY_NAME_MAX 64
 
-/* 1..KEY_NAME_MAX letters, digits, '.', '_', '-'; no dot first and no ".auth" last. */
+/* 1..KEY_NAME_MAX letters, digits, '.', '_', '-'; no dot first and no ".auth" or
+ * ".relay" last. */
 bool keyfile_name_valid(struct slice name);
 /* ERR_NOT_FOUND when there is none; ERR_REFUSED, with what to do, when others can read
  * it. */
@@ -28,11 +29,14 @@ bool keyfile_save(struct slice name, const struct keypair *keypair, struct err *
 /* Loads, or makes a fresh one and saves it; @made_out (may be NULL) says which. */
 bool keyfile_ensure(struct crypto *crypto, struct slice name, struct keypair **out,
 		    bool *made_out, struct err *err);
-/* The attestation goes with the key. */
+/* Attestation and relay go with the key. */
 bool keyfile_remove(struct slice name, struct err *err);
 /* The attestation beside a key: the tag as JSON array text. */
 bool keyfile_load_auth(struct slice name, struct buf *out, struct err *err);
 bool keyfile_save_auth(struct slice name, struct slice tag_json, struct err *err);
+/* The relay beside a key that came by invitation. */
+bool keyfile_load_relay(struct slice name, struct buf *out, struct err *err);
+bool keyfile_save_relay(struct slice name, struct slice url, struct err *err);
 /* Calls @each with every key name there is, sorted; stops when it returns false. */
 bool keyfile_list(bool (*each)(void *ctx, struct slice name), void *ctx, struct err *err);
 /* PR_SET_DUMPABLE 0, core limit 0: for processes that hold keys. */
