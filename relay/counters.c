@@ -78,6 +78,7 @@ void counters_write(const struct counters *counters, struct buf *out)
 	write_one(out, "deliveries_total", "counter", counters->deliveries);
 	write_one(out, "unheard_total", "counter", counters->unheard);
 	write_one(out, "sent_bytes_total", "counter", counters->sent_bytes);
+	write_one(out, "writes_total", "counter", counters->writes);
 	(void)buf_lit(out, "# TYPE perch_relay_refused_total counter\n");
 	for (i = 0; i <= REFUSAL_LAST; i++)
 		(void)buf_printf(out,

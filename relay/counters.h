@@ -57,6 +57,7 @@ struct counters {
 	uint64_t deliveries; /* events handed to a reader's queue */
 	uint64_t unheard;    /* admitted events that nobody listened for */
 	uint64_t sent_bytes;
+	uint64_t writes; /* to sockets, of one message or several */
 	uint64_t refused[REFUSAL_LAST + 1];
 	struct {
 		bool logged; /* ever */

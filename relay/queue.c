@@ -122,20 +122,76 @@ static void write_parcel(const struct parcel *parcel, struct buf *out)
 	}
 }
 
-bool queue_take(struct queue *queue, struct buf *out)
+/* Bytes that write_parcel() writes. */
+static size_t text_bytes(const struct parcel *parcel)
 {
-	struct parcel *parcel;
+	switch (parcel->kind) {
+	case PARCEL_TEXT:
+		return parcel->body->len;
+	case PARCEL_EVENT:
+	case PARCEL_REPLAY:
+		return sizeof("[\"EVENT\",,]") - 1 + parcel->head->len +
+		       parcel->body->len;
+	case PARCEL_EOSE:
+		return sizeof("[\"EOSE\",]") - 1 + parcel->head->len;
+	}
+	return 0;
+}
 
-	if (queue->count == 0)
-		return false;
-	parcel = parcel_at(queue, 0);
-	write_parcel(parcel, out);
-	release(queue, parcel);
+static void drop_oldest(struct queue *queue)
+{
+	release(queue, parcel_at(queue, 0));
 	queue->first = (queue->first + 1) & (queue->cap - 1);
 	queue->count--;
 	if (queue->count == 0 && queue->cap > RING_IDLE_MAX)
 		queue_clear(queue); /* a burst must not hold its ring for ever */
+}
+
+bool queue_take(struct queue *queue, struct buf *out)
+{
+	if (queue->count == 0)
+		return false;
+	write_parcel(parcel_at(queue, 0), out);
+	drop_oldest(queue);
 	return true;
+}
+
+/* RFC 6455, 5.2: "The length of the payload data, in bytes: if 0-125, that is the payload
+ * length. If 126, the following 2 bytes [...] If 127, the following 8 bytes". */
+static void write_header(size_t len, struct buf *out)
+{
+	int shift = len < 65536 ? 8 : 56;
+
+	(void)buf_append_byte(out, (char)0x81); /* FIN, text */
+	if (len < 126) {
+		(void)buf_append_byte(out, (char)len);
+		return;
+	}
+	(void)buf_append_byte(out, len < 65536 ? 126 : 127);
+	for (; shift >= 0; shift -= 8)
+		(void)buf_append_byte(out, (char)(len >> shift & 0xff));
+}
+
+size_t queue_take_frames(struct queue *queue, size_t bytes, struct buf *out)
+{
+	size_t count = 0;
+
+	while (queue->count > 0) {
+		const struct parcel *parcel = parcel_at(queue, 0);
+		size_t len = text_bytes(parcel);
+
+		if (count > 0 && len + QUEUE_FRAME_HEADER_MAX > bytes)
+			break;
+		write_header(len, out);
+		write_parcel(parcel, out);
+		drop_oldest(queue);
+		bytes -= len + QUEUE_FRAME_HEADER_MAX < bytes
+				 ? len + QUEUE_FRAME_HEADER_MAX
+				 : bytes;
+		count++;
+	}
+	assert(buf_ok(out));
+	return count;
 }
 
 static bool is_forgotten(const struct parcel *parcel, const struct body *head,

@@ -57,6 +57,12 @@ bool queue_push(struct queue *queue, enum parcel_kind kind, struct body *head,
 		struct body *body);
 /* Appends the text of the oldest message to @out and removes it; false when empty. */
 bool queue_take(struct queue *queue, struct buf *out);
+/* Longest header of one frame. */
+#define QUEUE_FRAME_HEADER_MAX 10
+/* The same for as many messages as @bytes hold, but one at least, each as a whole
+ * unmasked WebSocket text frame (RFC 6455, 5.2): what one write sends. Returns how many.
+ */
+size_t queue_take_frames(struct queue *queue, size_t bytes, struct buf *out);
 
 enum queue_forget {
 	QUEUE_FORGET_ALL,   /* the subscription was closed */

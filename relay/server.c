@@ -11,6 +11,7 @@
 
 #include "relay/http.h"
 #include "relay/nip11.h"
+#include "relay/outgoing.h"
 #include "wire/host/port.h"
 #include "wire/base/mem.h"
 #include "wire/frame/limits.h"
@@ -20,10 +21,6 @@
 #define RX_BUFFER_BYTES (64 * 1024)
 /* One send may take a whole message; else lws copies the rest of every larger one. */
 #define TX_PACKET_BYTES (1024 * 1024)
-/* Longest message we send: an event, and the words and subscription id around it. */
-#define TX_MESSAGE_MAX (EVENT_MAX_BYTES + 4096)
-/* Most bytes written to one reader before the others get their turn; our choice. */
-#define FLUSH_MAX (512 * 1024)
 /* Seconds for what is queued to leave before the socket is cut. */
 #define CLOSE_WITHIN_S 5
 /* Open files kept for what is no client. */
@@ -37,8 +34,8 @@ struct server {
 	struct lws_vhost *vhost, *metrics_vhost;
 	uint16_t port, metrics_port;
 	uint64_t connections_max;
-	uint64_t sockets;              /* of clients, whatever they speak so far */
-	struct buf scratch;            /* LWS_PRE, then the message being sent */
+	uint64_t sockets; /* of clients, whatever they speak so far */
+	struct outgoing outgoing;
 	void (*on_stopped)(void *ctx); /* NULL until it stops */
 	void *ctx;
 };
@@ -46,6 +43,7 @@ struct server {
 /* What lws keeps for one socket, zeroed. */
 struct session {
 	struct connection *connection; /* once it speaks WebSocket */
+	struct outgoing_link outgoing; /* likewise */
 	struct http_answer answer;     /* until then */
 	bool is_closing;               /* its deadline runs */
 	bool is_flushed;               /* closes as soon as lws is back in its loop */
@@ -67,7 +65,7 @@ static void wake(struct connection *connection)
 		session->is_closing = true;
 		lws_set_timeout(wsi, PENDING_TIMEOUT_USER_OK, CLOSE_WITHIN_S);
 	}
-	(void)lws_callback_on_writable(wsi);
+	outgoing_add(&server_of(wsi)->outgoing, &session->outgoing);
 }
 
 const struct connection_io server_io = {
@@ -101,7 +99,9 @@ static int on_established(struct server *server, struct lws *wsi, struct session
 	char url[160];
 	bool has_url = host_url(wsi, url, sizeof(url));
 
+	session->outgoing.wsi = wsi;
 	session->connection = connection_create(server->core, wsi, has_url ? url : NULL);
+	session->outgoing.connection = session->connection;
 	lws_set_timer_usecs(wsi, RELAY_AUTH_TIMEOUT_S * LWS_US_PER_SEC);
 	return 0;
 }
@@ -112,43 +112,31 @@ static int on_receive(struct lws *wsi, struct session *session, struct slice byt
 			   lws_frame_is_binary(wsi) ? CHUNK_BINARY : CHUNK_TEXT,
 			   lws_is_final_fragment(wsi) &&
 				   !lws_remaining_packet_payload(wsi));
+	outgoing_count_message(&server_of(wsi)->outgoing);
 	return 0;
 }
 
-/* Sends until the socket is full: one write per message, several messages per call. */
 static int on_writable(struct server *server, struct lws *wsi, struct session *session)
 {
 	struct connection *connection = session->connection;
-	struct buf *scratch = &server->scratch;
-	size_t sent = 0;
-	size_t len;
 
-	while (connection->queue.count > 0) {
-		if (sent >= FLUSH_MAX || lws_send_pipe_choked(wsi)) {
-			(void)lws_callback_on_writable(wsi);
-			return 0;
-		}
-		buf_clear(scratch);
-		(void)buf_extend(scratch, LWS_PRE);
-		(void)queue_take(&connection->queue, scratch);
-		len = scratch->len - LWS_PRE;
-		if (lws_write(wsi, (unsigned char *)scratch->ptr + LWS_PRE, len,
-			      LWS_WRITE_TEXT) < 0)
-			return -1;
-		sent += len;
-		server->core->counters.sent_bytes += len;
-	}
-	if (connection->state != CONNECTION_CLOSING)
+	if (!outgoing_send(&server->outgoing, &session->outgoing))
+		return -1;
+	if (connection->state != CONNECTION_CLOSING || connection->queue.count > 0 ||
+	    lws_partial_buffered(wsi))
 		return 0;
-	if (lws_partial_buffered(wsi)) {
-		(void)lws_callback_on_writable(wsi);
-		return 0;
-	}
 	/* Closing from here would cut the socket: lws takes a failed writable callback
 	 * for a failed write. From the timer it sends the close frame. */
 	session->is_flushed = true;
 	lws_set_timer_usecs(wsi, 1);
 	return 0;
+}
+
+static void before_wait(void *ctx)
+{
+	struct server *server = ctx;
+
+	outgoing_flush(&server->outgoing);
 }
 
 static int on_timer(struct lws *wsi, struct session *session)
@@ -170,6 +158,7 @@ static int on_timer(struct lws *wsi, struct session *session)
 
 static int on_closed(struct server *server, struct session *session)
 {
+	outgoing_remove(&server->outgoing, &session->outgoing);
 	connection_destroy(session->connection);
 	session->connection = NULL;
 	if (server->on_stopped && !server->core->connections)
@@ -462,18 +451,21 @@ struct server *server_create(struct loop *loop, struct core *core,
 	server->core = core;
 	server->allow_origins = options->allow_origins;
 	server->connections_max = connections_max();
-	buf_init(&server->scratch, LWS_PRE + TX_MESSAGE_MAX);
+	outgoing_init(&server->outgoing);
 	server->vhost = listen_on(server, "relay", options->host, options->port, err);
 	if (!server->vhost)
 		goto out;
 	server->port = (uint16_t)lws_get_vhost_listen_port(server->vhost);
-	if (!options->metrics_host)
-		return server;
-	server->metrics_vhost = listen_on(server, "metrics", options->metrics_host,
-					  options->metrics_port, err);
-	if (!server->metrics_vhost)
-		goto out;
-	server->metrics_port = (uint16_t)lws_get_vhost_listen_port(server->metrics_vhost);
+	if (options->metrics_host) {
+		server->metrics_vhost =
+			listen_on(server, "metrics", options->metrics_host,
+				  options->metrics_port, err);
+		if (!server->metrics_vhost)
+			goto out;
+		server->metrics_port =
+			(uint16_t)lws_get_vhost_listen_port(server->metrics_vhost);
+	}
+	loop_before_wait(loop, before_wait, server);
 	return server;
 out:
 	/* A vhost that was made goes with the loop; it has no client yet. */
@@ -507,6 +499,6 @@ void server_destroy(struct server *server)
 {
 	if (!server)
 		return;
-	buf_finish(&server->scratch);
+	outgoing_finish(&server->outgoing);
 	free(server);
 }

@@ -116,6 +116,28 @@ START_TEST(a_timer_fires_once_and_never_early)
 }
 END_TEST
 
+static void note_wait(void *ctx)
+{
+	struct seen *seen = ctx;
+
+	seen->signal++;
+}
+
+/* Or what a turn left would wait for the next one. */
+START_TEST(before_it_waits_the_loop_says_so_after_each_turn)
+{
+	struct seen seen = {0};
+
+	loop_before_wait(loop, note_wait, &seen);
+	seen.timer = timer_create_on(loop, count_and_quit, &seen);
+	timer_start(seen.timer, 1);
+	loop_run(loop);
+	ck_assert_uint_eq(seen.count, 1);
+	ck_assert_int_ge(seen.signal, 1);
+	timer_destroy(seen.timer);
+}
+END_TEST
+
 START_TEST(a_stopped_timer_does_not_fire)
 {
 	struct seen stopped = {0};
@@ -253,6 +275,7 @@ int main(void)
 	tcase_add_test(tcase, destroying_no_loop_is_fine);
 	tcase_add_test(tcase, a_listening_vhost_ends_with_the_loop);
 	tcase_add_test(tcase, a_timer_fires_once_and_never_early);
+	tcase_add_test(tcase, before_it_waits_the_loop_says_so_after_each_turn);
 	tcase_add_test(tcase, a_stopped_timer_does_not_fire);
 	tcase_add_test(tcase, starting_a_timer_again_moves_it);
 	tcase_add_test(tcase, a_timer_may_be_destroyed_inside_its_callback);

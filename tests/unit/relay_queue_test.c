@@ -179,6 +179,84 @@ START_TEST(replacing_a_subscription_keeps_what_the_window_would_not_serve_again)
 }
 END_TEST
 
+/* The next frame of @rest: its payload's length as RFC 6455, 5.2 writes it. */
+static size_t take_frame(struct slice *rest)
+{
+	const uint8_t *at = (const uint8_t *)rest->ptr;
+	size_t head_len = 2, len, i;
+
+	ck_assert_uint_ge(rest->len, 2);
+	ck_assert_uint_eq(at[0], 0x81);
+	len = at[1];
+	ck_assert_uint_lt(len, 128); /* no mask */
+	if (len >= 126) {
+		head_len = len == 126 ? 4 : 10;
+		for (len = 0, i = 2; i < head_len; i++)
+			len = len << 8 | at[i];
+	}
+	ck_assert_uint_ge(rest->len, head_len + len);
+	*rest = slice_sub(*rest, head_len + len, rest->len);
+	return len;
+}
+
+START_TEST(a_frame_says_its_length_in_the_shortest_form)
+{
+	static const size_t lens[] = {0, 1, 125, 126, 127, 65535, 65536, 70000};
+	static const size_t heads[] = {2, 2, 2, 4, 4, 4, 10, 10};
+	struct body *body = body_of(lens[_i]);
+	struct slice rest;
+
+	buf_finish(&out);
+	buf_init(&out, 80000);
+	ck_assert(queue_push(&queue, PARCEL_TEXT, NULL, body));
+	ck_assert_uint_eq(queue_take_frames(&queue, 1, &out), 1);
+	rest = buf_slice(&out);
+	ck_assert_uint_eq(rest.len, heads[_i] + lens[_i]);
+	ck_assert_uint_eq(take_frame(&rest), lens[_i]);
+	body_unref(body);
+}
+END_TEST
+
+START_TEST(frames_of_every_kind_are_as_long_as_they_say)
+{
+	struct slice rest;
+
+	ck_assert(push(PARCEL_TEXT, "[\"NOTICE\",\"x\"]"));
+	ck_assert(push(PARCEL_EVENT, "{}"));
+	ck_assert(push(PARCEL_REPLAY, "{\"a\":1}"));
+	ck_assert(queue_push(&queue, PARCEL_EOSE, head, NULL));
+	ck_assert_uint_eq(queue_take_frames(&queue, 1000, &out), 4);
+	ck_assert_uint_eq(queue.count, 0);
+	rest = buf_slice(&out);
+	ck_assert_uint_eq(take_frame(&rest), strlen("[\"NOTICE\",\"x\"]"));
+	ck_assert_uint_eq(take_frame(&rest), strlen("[\"EVENT\",\"sub\",{}]"));
+	ck_assert_uint_eq(take_frame(&rest), strlen("[\"EVENT\",\"sub\",{\"a\":1}]"));
+	ck_assert_uint_eq(take_frame(&rest), strlen("[\"EOSE\",\"sub\"]"));
+	ck_assert_uint_eq(rest.len, 0);
+}
+END_TEST
+
+START_TEST(one_write_takes_what_fits_and_at_least_one)
+{
+	struct body *body = body_of(100);
+	int i;
+
+	for (i = 0; i < 5; i++)
+		ck_assert(queue_push(&queue, PARCEL_TEXT, NULL, body));
+	ck_assert_uint_eq(queue_take_frames(&queue, 10, &out), 1);
+	ck_assert_uint_eq(
+		queue_take_frames(&queue, 2 * (100 + QUEUE_FRAME_HEADER_MAX), &out), 2);
+	ck_assert_uint_eq(
+		queue_take_frames(&queue, 2 * (100 + QUEUE_FRAME_HEADER_MAX) - 1, &out),
+		1);
+	ck_assert_uint_eq(queue.count, 1);
+	ck_assert_uint_eq(queue_take_frames(&queue, SIZE_MAX, &out), 1);
+	ck_assert_uint_eq(queue_take_frames(&queue, SIZE_MAX, &out), 0);
+	ck_assert_uint_eq(retained.bytes, 0);
+	body_unref(body);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("relay/queue");
@@ -195,6 +273,9 @@ int main(void)
 	tcase_add_test(
 		tcase,
 		replacing_a_subscription_keeps_what_the_window_would_not_serve_again);
+	tcase_add_loop_test(tcase, a_frame_says_its_length_in_the_shortest_form, 0, 8);
+	tcase_add_test(tcase, frames_of_every_kind_are_as_long_as_they_say);
+	tcase_add_test(tcase, one_write_takes_what_fits_and_at_least_one);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);
 }

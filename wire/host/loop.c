@@ -37,6 +37,10 @@ struct loop_state {
 	unsigned signals_seen;
 	void (*on_signal)(void *ctx, int signal);
 	void *ctx;
+	uv_prepare_t prepare;
+	bool prepare_open;
+	void (*before_wait)(void *ctx);
+	void *before_wait_ctx;
 };
 
 /* What lws calls an error is mostly a peer's doing; whoever is concerned sees it as a
@@ -72,6 +76,13 @@ static void on_uv_signal(uv_signal_t *handle, int number)
 		state->on_signal(state->ctx, number);
 	else
 		loop_quit(loop);
+}
+
+static void on_uv_prepare(uv_prepare_t *handle)
+{
+	struct loop_state *state = handle->data;
+
+	state->before_wait(state->before_wait_ctx);
 }
 
 static bool watch_signals(struct loop *loop, struct err *err)
@@ -182,6 +193,8 @@ void loop_destroy(struct loop *loop)
 			uv_close((uv_handle_t *)&loop->state->terminate, NULL);
 			uv_close((uv_handle_t *)&loop->state->interrupt, NULL);
 		}
+		if (loop->state->prepare_open)
+			uv_close((uv_handle_t *)&loop->state->prepare, NULL);
 		/* A loop_quit() that no loop_run() saw would end the runs below at once.
 		 */
 		(void)uv_run(loop->uv, UV_RUN_NOWAIT);
@@ -210,6 +223,21 @@ void loop_on_signal(struct loop *loop, void (*on_signal)(void *ctx, int signal),
 {
 	loop->state->on_signal = on_signal;
 	loop->state->ctx = ctx;
+}
+
+void loop_before_wait(struct loop *loop, void (*before_wait)(void *ctx), void *ctx)
+{
+	struct loop_state *state = loop->state;
+
+	assert(!state->prepare_open);
+	state->before_wait = before_wait;
+	state->before_wait_ctx = ctx;
+	state->prepare.data = state;
+	state->prepare_open = true;
+	/* libuv: neither can fail. */
+	(void)uv_prepare_init(loop->uv, &state->prepare);
+	(void)uv_prepare_start(&state->prepare, on_uv_prepare);
+	uv_unref((uv_handle_t *)&state->prepare);
 }
 
 static int64_t clock_ms(clockid_t clock)

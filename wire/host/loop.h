@@ -42,6 +42,10 @@ void loop_quit(struct loop *loop);
 void loop_on_signal(struct loop *loop, void (*on_signal)(void *ctx, int signal),
 		    void *ctx);
 
+/* Called whenever the loop has done what was due and is about to wait: what a turn left
+ * is finished there in one go. One per loop; it does not keep the loop alive. */
+void loop_before_wait(struct loop *loop, void (*before_wait)(void *ctx), void *ctx);
+
 /* CLOCK_BOOTTIME in ms: for deadlines; goes on in suspend. */
 int64_t loop_now_ms(void);
 /* Unix time in ms: for display and created_at. */
