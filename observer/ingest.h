@@ -9,6 +9,7 @@
 #include "observer/model.h"
 #include "wire/base/slice.h"
 #include "wire/frame/control.h"
+#include "wire/frame/limits.h"
 #include "wire/frame/observer_event.h"
 #include "wire/nostr/crypto.h"
 
@@ -20,7 +21,7 @@
  * on_stranger. Others cost no ECDH and make no row; their attestations are looked
  * at INGEST_CHECKS_BURST times, then once a second. */
 #define INGEST_AGENTS_MAX 256
-#define INGEST_EPOCHS_MAX 64 /* of one agent, newest kept */
+#define INGEST_EPOCHS_MAX FEED_EPOCHS_MAX /* of one agent, newest kept */
 #define INGEST_CHECKS_BURST 16
 #define INGEST_SETTLE_MS 1500 /* a hole younger than this may just be on its way */
 

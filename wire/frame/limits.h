@@ -31,6 +31,8 @@
 #define AGENT_IN_FLIGHT_MAX 8
 #define AGENT_KEEP_S 300 /* acknowledged frames kept for `want` */
 #define AGENT_KEEP_MAX (4u << 20)
+#define AGENT_JOURNAL_MAX (256u << 20) /* sealed frames and bodies on disk */
+#define AGENT_JOURNAL_DAYS 30
 #define AGENT_PERMISSION_S 300
 #define AGENT_PERMISSIONS_MAX 16 /* pending per agent */
 #define AGENT_TICK_MS 1000
@@ -42,7 +44,8 @@
 #define CONTROL_PER_S 10
 #define CONTROL_ID_MAX 128 /* bytes of a type, requestId, channelId or nonce, as sent */
 #define WANT_RANGES_MAX 64
-#define OBSERVERS_MAX 8 /* that one harness answers */
+#define OBSERVERS_MAX 8     /* that one harness answers */
+#define FEED_EPOCHS_MAX 128 /* that a feed_state names */
 
 #define BROKER_BODY_MAX (1u << 20)
 #define BROKER_HEADER_MAX (16u << 10)
