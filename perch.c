@@ -1,5 +1,6 @@
 /* The front door: one executable, one table of subcommands. */
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,9 @@
 #include "observer/observer.h"
 #include "relay/relay.h"
 #include "up.h"
+
+/* Walks over the table. */
+static int config_main(int argc, char *argv[]);
 
 static const struct command {
 	const char *name;
@@ -26,10 +30,88 @@ static const struct command {
 	{"invite", invite_main, "one line that puts an agent elsewhere into your fleet"},
 	{"key", key_main, "show, list and import keys"},
 	{"attest", attest_main, "sign that an agent's key is yours"},
+	{"config", config_main, "what each option is set to, and where"},
 	{"demo-agent", demo_main, "the scripted ACP agent that `perch up --demo` plays"},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		if (strcmp(name, commands[i].name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+static int no_command(const char *name)
+{
+	(void)fprintf(stderr, "perch: no command \"%.40s\"; perch --help lists them\n",
+		      name);
+	return 2;
+}
+
+/* Asks a command for its effective values instead of running it. */
+static int show_config(const struct command *command, int argc, char *argv[])
+{
+	char **args = calloc((size_t)argc + 3, sizeof(*args));
+	char flag[] = "--show-config";
+	char name[16];
+	int status = EXIT_FAILURE;
+
+	if (!args)
+		return status;
+	(void)snprintf(name, sizeof(name), "%s", command->name);
+	args[0] = name;
+	args[1] = flag;
+	for (int i = 0; i < argc; i++)
+		args[i + 2] = argv[i];
+	status = command->main(argc + 2, args);
+	free(args);
+	return status;
+}
+
+/* Not `config` itself, nor what takes no options. */
+static bool has_config(const struct command *command)
+{
+	return command->main != config_main && command->main != demo_main;
+}
+
+static void print_config_help(void)
+{
+	(void)fputs("Usage: perch config [COMMAND [OPTIONS]]\n\n"
+		    "Prints the values that a command's options have, or those of all\n"
+		    "commands, and where each comes from: a flag, PERCH_NAME in the\n"
+		    "environment, FILE:LINE of perch.conf, or the default.\n\n"
+		    "perch.conf is in $PERCH_HOME, else $XDG_CONFIG_HOME/perch, else\n"
+		    "~/.config/perch: lines \"name = value\", below [COMMAND] for that\n"
+		    "command only.\n\n"
+		    "Example:\n"
+		    "  perch config relay --listen :7448\n",
+		    stdout);
+}
+
+static int config_main(int argc, char *argv[])
+{
+	const char *name = argc > 1 ? argv[1] : "";
+	const struct command *command;
+	int status = EXIT_SUCCESS;
+
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+		print_config_help();
+		return EXIT_SUCCESS;
+	}
+	if (argc > 1) {
+		command = find_command(name);
+		return command && has_config(command)
+			       ? show_config(command, argc - 2, argv + 2)
+			       : no_command(name);
+	}
+	for (size_t i = 0; i < COMMAND_COUNT && status == EXIT_SUCCESS; i++)
+		if (has_config(&commands[i]))
+			status = show_config(&commands[i], 0, NULL);
+	return status;
+}
 
 static void print_help(FILE *out)
 {
@@ -59,14 +141,11 @@ int main(int argc, char *argv[])
 		(void)printf("perch %s\n", PERCH_VERSION);
 		return EXIT_SUCCESS;
 	}
-	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		if (strcmp(name, commands[i].name) == 0)
-			return commands[i].main(argc - 1, argv + 1);
-	if (argc > 1)
-		(void)fprintf(stderr,
-			      "perch: no command \"%.40s\"; perch --help lists them\n",
-			      name);
-	else
-		print_help(stderr);
+	if (argc > 1) {
+		const struct command *command = find_command(name);
+
+		return command ? command->main(argc - 1, argv + 1) : no_command(name);
+	}
+	print_help(stderr);
 	return 2;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "wire/host/options.h"
@@ -57,6 +58,7 @@ static void setup(void)
 		.max_args = 1,
 	};
 	options = NULL;
+	(void)unsetenv("PERCH_HOME");
 	(void)unsetenv("PERCH_RELAY");
 	(void)unsetenv("PERCH_TICK_MS");
 	(void)unsetenv("PERCH_CHANNEL");
@@ -133,6 +135,18 @@ static enum options_result parse_into(int fd, const char *line)
 		ck_assert_ptr_null(options); \
 	} while (0)
 
+/* The words behind "perch agent: PATH:". */
+#define ASSERT_CONF_USAGE(text) \
+	do { \
+		char want_[256]; \
+		(void)snprintf(want_, sizeof(want_), \
+			       "perch agent: %s/perch/perch.conf:" \
+			       "%s\n", \
+			       folder, text); \
+		ck_assert_int_eq(parse_into(STDERR_FILENO, ""), OPTIONS_EXIT_USAGE); \
+		ck_assert_str_eq(said, want_); \
+	} while (0)
+
 /* ---- Flags ---- */
 
 START_TEST(without_anything_the_defaults_hold)
@@ -197,7 +211,8 @@ END_TEST
 
 START_TEST(wrong_words_are_named_with_what_is_wanted)
 {
-	ASSERT_USAGE("there is no option --rely: see --help", "--rely=x");
+	ASSERT_USAGE("there is no option --rely: did you mean --relay?", "--rely=x");
+	ASSERT_USAGE("there is no option --colour: see --help", "--colour");
 	ASSERT_USAGE("there is no option -x: see --help", "-x");
 	ASSERT_USAGE("--relay takes URL", "--relay");
 	ASSERT_USAGE("--tick-ms takes 50..10000, got \"x\"", "--tick-ms x");
@@ -221,7 +236,7 @@ START_TEST(flags_beat_environment_beats_file)
 {
 	write_conf("# a comment\n\n relay = ws://file \ntick-ms=60\nchannel = "
 		   "f1\nchannel = f2\n"
-		   "other-command = 7\n");
+		   "metrics = another command's\n");
 	ASSERT_OK("");
 	ck_assert_str_eq(relay, "ws://file");
 	ck_assert_int_eq(tick_ms, 60);
@@ -244,11 +259,13 @@ END_TEST
 
 START_TEST(a_one_off_option_is_taken_from_flags_only)
 {
-	write_conf("demo = true\nprompt = x\n");
 	(void)setenv("PERCH_DEMO", "true", 1);
 	ASSERT_OK("");
 	ck_assert(!demo);
 	ck_assert_uint_eq(prompts.count, 0);
+	options_destroy(options);
+	write_conf("prompt = x\n");
+	ASSERT_CONF_USAGE("1: there is no option \"prompt\"");
 }
 END_TEST
 
@@ -258,9 +275,97 @@ START_TEST(wrong_values_elsewhere_are_named_with_their_place)
 	ASSERT_USAGE("PERCH_TICK_MS takes 50..10000, got \"soon\"", "");
 	(void)unsetenv("PERCH_TICK_MS");
 	write_conf("relay = x\ntick-ms = 5\n");
-	ASSERT_USAGE("perch.conf line 2: tick-ms takes 50..10000, got \"5\"", "");
+	ASSERT_CONF_USAGE("2: tick-ms takes 50..10000, got \"5\"");
 	write_conf("relay = x\n\nrelay\n");
-	ASSERT_USAGE("perch.conf line 3 is no \"name = value\"", "");
+	ASSERT_CONF_USAGE("3: want \"name = value\" or [COMMAND]");
+}
+END_TEST
+
+START_TEST(a_section_holds_for_its_command_and_beats_what_holds_for_all)
+{
+	write_conf("relay = ws://all\nchannel = a\ntick-ms = 60\n[agent]\n"
+		   "relay = ws://agent\nchannel = b\nchannel = c\n[relay]\n"
+		   "tick-ms = 5\nlisten = :1\n[ agent ]\nchannel = d\n");
+	ASSERT_OK("");
+	ck_assert_str_eq(relay, "ws://agent");
+	ck_assert_int_eq(tick_ms, 60);
+	ck_assert_uint_eq(channels.count, 3);
+	ck_assert_str_eq(channels.values[0], "b");
+	ck_assert_str_eq(channels.values[2], "d");
+	options_destroy(options);
+	write_conf("[agent]\nlisten = :1\n");
+	ASSERT_CONF_USAGE("2: perch agent has no option listen");
+}
+END_TEST
+
+START_TEST(a_file_that_others_can_change_is_refused)
+{
+	char path[128];
+
+	write_conf("relay = ws://x\n");
+	(void)snprintf(path, sizeof(path), "%s/perch/perch.conf", folder);
+	ck_assert_int_eq(chmod(path, 0666), 0);
+	ck_assert_int_eq(parse_into(STDERR_FILENO, ""), OPTIONS_EXIT_USAGE);
+	ck_assert_ptr_nonnull(strstr(said, "can be written by everybody"));
+	ck_assert_int_eq(chmod(path, 0644), 0);
+	if (geteuid() == 0 && chown(path, 12345, 0) == 0) {
+		ck_assert_int_eq(parse_into(STDERR_FILENO, ""), OPTIONS_EXIT_USAGE);
+		ck_assert_ptr_nonnull(strstr(said, "is not yours (user 12345)"));
+	}
+}
+END_TEST
+
+/* ---- --show-config ---- */
+
+START_TEST(every_value_is_shown_with_its_origin)
+{
+	char want[1024];
+
+	write_conf("tick-ms = 60\n[agent]\nchannel = a\nchannel = b\n");
+	(void)setenv("PERCH_RELAY", "ws://e", 1);
+	ck_assert_int_eq(parse_into(STDOUT_FILENO, "--show-config --tick-ms 70"),
+			 OPTIONS_EXIT_OK);
+	(void)snprintf(
+		want, sizeof(want),
+		"[agent]\n"
+		"relay                ws://e                           PERCH_RELAY\n"
+		"tick-ms              70                               --tick-ms\n"
+		"channel              a, b                             "
+		"%s/perch/perch.conf:4\n",
+		folder);
+	ck_assert_str_eq(said, want);
+	ck_assert_int_eq(parse_into(STDERR_FILENO, "-- --show-config"), OPTIONS_OK);
+}
+END_TEST
+
+START_TEST(what_may_be_a_secret_is_not_shown)
+{
+	static struct option_list environment;
+	const struct option_spec with_env[] = {
+		{"env", OPTION_LIST, &environment, 0, 0, "NAME[=VALUE]", "x", false},
+		{NULL, OPTION_FLAG, NULL, 0, 0, NULL, NULL, false},
+	};
+
+	environment = (struct option_list){NULL, 0};
+	spec.options = with_env;
+	ck_assert_int_eq(
+		parse_into(STDOUT_FILENO, "--show-config --env=KEY=hush --env PLAIN"),
+		OPTIONS_EXIT_OK);
+	ck_assert_ptr_null(strstr(said, "hush"));
+	ck_assert_ptr_nonnull(strstr(said, "KEY=\xe2\x80\xa6, PLAIN"));
+}
+END_TEST
+
+START_TEST(an_option_that_the_list_of_the_file_lacks_is_our_mistake)
+{
+	const struct option_spec missing[] = {
+		{"no-such-option", OPTION_TEXT, &relay, 0, 0, "X", "x", false},
+		{NULL, OPTION_FLAG, NULL, 0, 0, NULL, NULL, false},
+	};
+
+	spec.options = missing;
+	ck_assert_int_eq(parse_into(STDERR_FILENO, "--show-config"), OPTIONS_EXIT_USAGE);
+	ck_assert_ptr_nonnull(strstr(said, "missing from the list"));
 }
 END_TEST
 
@@ -291,9 +396,10 @@ START_TEST(help_shows_everything_and_exits_well)
 		"  --help                    print this and exit\n"
 		"\n"
 		"Each may also be set in the environment (--relay as PERCH_RELAY) or in\n"
-		"~/.config/perch/perch.conf (\"relay = ...\"), but for --demo, --prompt. "
-		"Flags\n"
-		"beat environment beats file.\n"
+		"~/.config/perch/perch.conf (\"relay = ...\", for this command alone "
+		"below\n"
+		"[agent]), but for --demo, --prompt. Flags beat environment beats "
+		"file.\n"
 		"\n"
 		"Example:\n"
 		"  perch agent --relay ws://localhost:7447\n");
@@ -373,6 +479,12 @@ int main(void)
 	tcase_add_test(tcase, flags_beat_environment_beats_file);
 	tcase_add_test(tcase, a_one_off_option_is_taken_from_flags_only);
 	tcase_add_test(tcase, wrong_values_elsewhere_are_named_with_their_place);
+	tcase_add_test(tcase,
+		       a_section_holds_for_its_command_and_beats_what_holds_for_all);
+	tcase_add_test(tcase, a_file_that_others_can_change_is_refused);
+	tcase_add_test(tcase, every_value_is_shown_with_its_origin);
+	tcase_add_test(tcase, what_may_be_a_secret_is_not_shown);
+	tcase_add_test(tcase, an_option_that_the_list_of_the_file_lacks_is_our_mistake);
 	tcase_add_test(tcase, help_shows_everything_and_exits_well);
 	tcase_add_test(tcase, help_behind_the_dashes_is_the_commands);
 	tcase_add_loop_test(tcase, an_address_is_read, 0, COUNT(addresses));

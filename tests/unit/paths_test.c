@@ -88,6 +88,9 @@ START_TEST(perch_home_holds_data_and_sockets)
 {
 	(void)setenv("PERCH_HOME", "/p", 1);
 	(void)setenv("XDG_DATA_HOME", "/d", 1);
+	(void)setenv("XDG_CONFIG_HOME", "/c", 1);
+	ck_assert(paths_config(SLICE("perch.conf"), &out, &err));
+	assert_slice_eq(buf_slice(&out), "/p/perch.conf");
 	(void)setenv("XDG_RUNTIME_DIR", "/r", 1);
 	ck_assert(paths_data(SLICE("x"), &out, &err));
 	assert_slice_eq(buf_slice(&out), "/p/x");

@@ -5,33 +5,50 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "wire/base/arena.h"
 #include "wire/base/buf.h"
 #include "wire/base/mem.h"
 #include "wire/base/slice.h"
+#include "wire/host/conf.h"
 #include "wire/host/log.h"
 #include "wire/host/paths.h"
 
 #define CONF_BYTES_MAX 65536 /* of perch.conf */
-#define HELP_COLUMN 28       /* where the text of --help begins */
+#define PATH_BYTES_MAX 4096
+#define HELP_COLUMN 28 /* where the text of --help begins */
 #define HELP_WIDTH 79
 #define NAME_MAX_BYTES 64 /* of an option's name in the environment */
+#define PATH_SHOWN_MAX 96 /* bytes of the end of perch.conf's path */
+#define WHERE_BYTES (PATH_SHOWN_MAX + NAME_MAX_BYTES + 16)
 
 struct options {
 	struct arena arena; /* texts and lists */
 };
 
 /* Where a value was given; a later one beats an earlier one. */
-enum origin { ORIGIN_FILE, ORIGIN_ENV, ORIGIN_FLAG };
+enum origin {
+	ORIGIN_DEFAULT,
+	ORIGIN_FILE,    /* before the first section */
+	ORIGIN_SECTION, /* that of this command */
+	ORIGIN_ENV,
+	ORIGIN_FLAG,
+};
+
+struct source {
+	enum origin origin;
+	unsigned line; /* of the file, from 1 */
+};
 
 struct parser {
 	const struct options_spec *spec;
 	struct options *options;
 	enum origin origin;
-	unsigned line;  /* ORIGIN_FILE: from 1 */
-	bool *from_now; /* per option: given by the present origin already (lists add up)
-			 */
+	struct buf conf_path, conf_text;
+	unsigned line;          /* of the file */
+	struct source *sources; /* per option */
 	struct err *err;
 };
 
@@ -68,28 +85,44 @@ static void env_name(const struct option_spec *option, char out[NAME_MAX_BYTES])
 	}
 }
 
-/* "--tick-ms", "PERCH_TICK_MS" or "perch.conf line 3: tick-ms". */
-static void name_where(const struct parser *parser, const struct option_spec *option,
-		       char out[2 * NAME_MAX_BYTES])
+/* The end of a path that is too long to show. */
+static const char *path_end(const struct parser *parser)
+{
+	const size_t len = parser->conf_path.len;
+
+	return parser->conf_path.ptr + (len > PATH_SHOWN_MAX ? len - PATH_SHOWN_MAX : 0);
+}
+
+/* "--tick-ms", "PERCH_TICK_MS" or "/…/perch.conf:3: tick-ms". */
+static void name_where(struct parser *parser, const struct option_spec *option,
+		       char out[WHERE_BYTES])
 {
 	switch (parser->origin) {
 	case ORIGIN_FLAG:
-		(void)snprintf(out, 2 * NAME_MAX_BYTES, "--%s", option->name);
+		(void)snprintf(out, WHERE_BYTES, "--%s", option->name);
 		return;
 	case ORIGIN_ENV:
 		env_name(option, out);
 		return;
+	case ORIGIN_DEFAULT:
 	case ORIGIN_FILE:
-		(void)snprintf(out, 2 * NAME_MAX_BYTES, "perch.conf line %u: %s",
+	case ORIGIN_SECTION:
+		(void)snprintf(out, WHERE_BYTES, "%s:%u: %s", path_end(parser),
 			       parser->line, option->name);
 		return;
 	}
 }
 
-static bool refuse(const struct parser *parser, const struct option_spec *option,
+static struct source *source_of(const struct parser *parser,
+				const struct option_spec *option)
+{
+	return &parser->sources[option - parser->spec->options];
+}
+
+static bool refuse(struct parser *parser, const struct option_spec *option,
 		   const char *wanted, const char *got)
 {
-	char where[2 * NAME_MAX_BYTES];
+	char where[WHERE_BYTES];
 	char quoted[LOG_QUOTE_BYTES];
 
 	name_where(parser, option, where);
@@ -113,7 +146,7 @@ static bool parse_int(struct slice text, int64_t min, int64_t max, int64_t *out)
 	return true;
 }
 
-static bool set_flag(const struct parser *parser, const struct option_spec *option,
+static bool set_flag(struct parser *parser, const struct option_spec *option,
 		     const char *text)
 {
 	bool *value = option->value;
@@ -127,7 +160,7 @@ static bool set_flag(const struct parser *parser, const struct option_spec *opti
 	return true;
 }
 
-static bool set_int(const struct parser *parser, const struct option_spec *option,
+static bool set_int(struct parser *parser, const struct option_spec *option,
 		    const char *text)
 {
 	char wanted[64];
@@ -150,12 +183,13 @@ static const char *keep(const struct parser *parser, const char *text)
 	return memcpy(arena_alloc(&parser->options->arena, size), text, size);
 }
 
-static void add_to_list(const struct parser *parser, const struct option_spec *option,
+static void add_to_list(struct parser *parser, const struct option_spec *option,
 			const char *text)
 {
 	struct option_list *list = option->value;
-	size_t index = (size_t)(option - parser->spec->options);
-	size_t old = parser->from_now[index] ? list->count : 0;
+	const struct source *source = source_of(parser, option);
+	/* Lists add up within one origin; another one begins anew. */
+	size_t old = source->origin == parser->origin ? list->count : 0;
 	const char **values =
 		arena_array(&parser->options->arena, old + 1, sizeof(*values));
 
@@ -166,8 +200,7 @@ static void add_to_list(const struct parser *parser, const struct option_spec *o
 }
 
 /* @text is NULL for a bare flag. */
-static bool set(const struct parser *parser, const struct option_spec *option,
-		const char *text)
+static bool set(struct parser *parser, const struct option_spec *option, const char *text)
 {
 	bool ok = true;
 
@@ -185,72 +218,124 @@ static bool set(const struct parser *parser, const struct option_spec *option,
 		add_to_list(parser, option, text);
 		break;
 	}
-	parser->from_now[option - parser->spec->options] = true;
+	*source_of(parser, option) = (struct source){parser->origin, parser->line};
 	return ok;
 }
 
-static void begin(struct parser *parser, enum origin origin)
+/* ---- perch.conf ---- */
+
+/* The names that this command may have in the file; NULL behind the last. */
+static const char *const *own_names(const struct parser *parser)
 {
-	parser->origin = origin;
-	memset(parser->from_now, 0, option_count(parser->spec) * sizeof(bool));
+	const size_t count = option_count(parser->spec);
+	const char **names =
+		arena_array(&parser->options->arena, count + 1, sizeof(*names));
+	size_t used = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (!parser->spec->options[i].no_env)
+			names[used++] = parser->spec->options[i].name;
+	names[used] = NULL;
+	return names;
 }
 
-/* One line of perch.conf. Names that this subcommand does not have belong to another. */
-static bool read_conf_line(struct parser *parser, struct slice line)
+/* "relay" of "perch relay". */
+static struct slice section_of(const struct options_spec *spec)
 {
-	const struct option_spec *option;
-	struct slice name;
+	const struct slice command = slice_of(spec->command);
+
+	return slice_sub(command, slice_find(command, ' ') + 1, command.len);
+}
+
+static bool no_such_option(const struct parser *parser, const struct conf *conf,
+			   struct slice name)
+{
+	const char *meant = conf_suggest(name, own_names(parser));
+
+	return conf_fail(conf, parser->err, "%s has no option %.*s%s%s%s",
+			 parser->spec->command, SLICE_ARG(name),
+			 meant ? ": did you mean " : "", meant ? meant : "",
+			 meant ? "?" : "");
+}
+
+static bool set_from_conf(struct parser *parser, const struct conf *conf,
+			  const struct conf_setting *setting)
+{
+	const struct option_spec *option = find(parser->spec, setting->name);
 	char *text;
 	bool ok;
 
-	line = slice_trim(line);
-	if (line.len == 0 || line.ptr[0] == '#')
-		return true;
-	if (slice_find(line, '=') == line.len)
-		return err_set(parser->err, ERR_MALFORMED,
-			       "perch.conf line %u is no \"name = value\"", parser->line);
-	(void)slice_take_until(&line, '=', &name);
-	option = find(parser->spec, slice_trim(name));
 	if (option == NULL || option->no_env)
-		return true;
-	text = mem_dup(slice_trim(line));
+		return setting->section.len == 0 ||
+		       no_such_option(parser, conf, setting->name);
+	parser->line = setting->line;
+	text = mem_dup(setting->value);
 	ok = set(parser, option, text);
 	free(text);
 	return ok;
 }
 
+/* One pass over the file: what holds for all, or what is in our section. */
+static bool read_settings(struct parser *parser, enum origin origin)
+{
+	const struct slice own = section_of(parser->spec);
+	struct conf_setting setting;
+	struct conf conf;
+
+	parser->origin = origin;
+	conf_init(&conf, buf_text(&parser->conf_path), buf_slice(&parser->conf_text));
+	while (conf_next(&conf, &setting, parser->err)) {
+		const bool wanted = origin == ORIGIN_FILE
+					    ? setting.section.len == 0
+					    : slice_eq(setting.section, own);
+
+		if (wanted && !set_from_conf(parser, &conf, &setting))
+			return false;
+	}
+	return parser->err->code == ERR_NONE;
+}
+
+/* Whoever can write it decides what our commands do. */
+static bool check_owner(const struct parser *parser)
+{
+	struct stat info;
+
+	if (stat(parser->conf_path.ptr, &info) < 0)
+		return true; /* reading it says why */
+	if (info.st_uid != geteuid() && info.st_uid != 0)
+		return err_set(parser->err, ERR_REFUSED,
+			       "%s is not yours (user %u): it is not read",
+			       path_end(parser), (unsigned)info.st_uid);
+	if (info.st_mode & S_IWOTH)
+		return err_set(parser->err, ERR_REFUSED,
+			       "%s can be written by everybody: run chmod 600 on it",
+			       path_end(parser));
+	return true;
+}
+
 static bool read_conf(struct parser *parser)
 {
-	struct buf path;
-	struct buf text;
-	struct slice rest;
-	struct slice line;
 	struct err err;
-	bool ok = false;
 
-	begin(parser, ORIGIN_FILE);
-	buf_init(&path, 4096);
-	buf_init(&text, CONF_BYTES_MAX);
-	if (!paths_config(SLICE("perch.conf"), &path, &err) ||
-	    !paths_read(buf_text(&path), &text, &err)) {
-		ok = err.code == ERR_NOT_FOUND;
-		if (!ok)
+	if (!paths_config(SLICE("perch.conf"), &parser->conf_path, &err)) {
+		if (err.code != ERR_NOT_FOUND)
 			*parser->err = err;
-		goto out;
+		return err.code == ERR_NOT_FOUND;
 	}
-	rest = buf_slice(&text);
-	ok = true;
-	for (parser->line = 1; ok && slice_take_until(&rest, '\n', &line); parser->line++)
-		ok = read_conf_line(parser, line);
-out:
-	buf_finish(&text);
-	buf_finish(&path);
-	return ok;
+	if (!check_owner(parser))
+		return false;
+	if (!paths_read(buf_text(&parser->conf_path), &parser->conf_text, &err)) {
+		if (err.code != ERR_NOT_FOUND)
+			*parser->err = err;
+		return err.code == ERR_NOT_FOUND;
+	}
+	return read_settings(parser, ORIGIN_FILE) &&
+	       read_settings(parser, ORIGIN_SECTION);
 }
 
 static bool read_env(struct parser *parser)
 {
-	begin(parser, ORIGIN_ENV);
+	parser->origin = ORIGIN_ENV;
 	for (const struct option_spec *o = parser->spec->options; o->name != NULL; o++) {
 		char name[NAME_MAX_BYTES];
 		const char *value;
@@ -265,6 +350,26 @@ static bool read_env(struct parser *parser)
 	return true;
 }
 
+static bool no_such_flag(const struct parser *parser, struct slice name)
+{
+	const size_t count = option_count(parser->spec);
+	const char **names =
+		arena_array(&parser->options->arena, count + 1, sizeof(*names));
+	char quoted[LOG_QUOTE_BYTES];
+	const char *meant;
+
+	for (size_t i = 0; i <= count; i++)
+		names[i] = parser->spec->options[i].name;
+	meant = conf_suggest(name, names);
+	(void)log_quote(name, quoted);
+	if (meant)
+		return err_set(parser->err, ERR_MALFORMED,
+			       "there is no option --%.80s: did you mean --%s?", quoted,
+			       meant);
+	return err_set(parser->err, ERR_MALFORMED,
+		       "there is no option --%.80s: see --help", quoted);
+}
+
 /* argv[*i] begins with "--" and is longer; takes the argument after it where one is
  * needed. */
 static bool read_flag(struct parser *parser, int argc, char *argv[], int *i)
@@ -273,12 +378,9 @@ static bool read_flag(struct parser *parser, int argc, char *argv[], int *i)
 	struct slice name = slice_sub(rest, 0, slice_find(rest, '='));
 	const struct option_spec *option = find(parser->spec, name);
 	const char *text = name.len < rest.len ? argv[*i] + 2 + name.len + 1 : NULL;
-	char quoted[LOG_QUOTE_BYTES];
 
 	if (option == NULL)
-		return err_set(parser->err, ERR_MALFORMED,
-			       "there is no option --%.80s: see --help",
-			       log_quote(name, quoted));
+		return no_such_flag(parser, name);
 	if (text == NULL && option->type != OPTION_FLAG) {
 		if (*i + 1 == argc)
 			return err_set(parser->err, ERR_MALFORMED, "--%s takes %s",
@@ -310,12 +412,14 @@ static bool read_flags(struct parser *parser, int argc, char *argv[], int *count
 	int count = 0;
 	bool dashes = false;
 
-	begin(parser, ORIGIN_FLAG);
+	parser->origin = ORIGIN_FLAG;
 	for (int i = 1; i < argc; i++) {
 		char quoted[LOG_QUOTE_BYTES];
 
 		if (!dashes && strcmp(argv[i], "--") == 0) {
 			dashes = true;
+		} else if (!dashes && strcmp(argv[i], "--show-config") == 0) {
+			continue;
 		} else if (!dashes && strncmp(argv[i], "--", 2) == 0) {
 			if (!read_flag(parser, argc, argv, &i))
 				return false;
@@ -334,7 +438,7 @@ static bool read_flags(struct parser *parser, int argc, char *argv[], int *count
 		}
 	}
 	*count_out = count;
-	return check_arg_count(parser, count);
+	return true;
 }
 
 /* Prints @text in words from @column on, broken before HELP_WIDTH. */
@@ -387,8 +491,9 @@ static void print_sources(const struct options_spec *spec)
 	buf_init(&text, 4096);
 	buf_printf(&text,
 		   "Each may also be set in the environment (--%s as %s) or in "
-		   "~/.config/perch/perch.conf (\"%s = ...\")",
-		   example->name, env, example->name);
+		   "~/.config/perch/perch.conf (\"%s = ...\", for this command alone "
+		   "below [%.*s])",
+		   example->name, env, example->name, SLICE_ARG(section_of(spec)));
 	for (const struct option_spec *o = spec->options, *first = NULL; o->name != NULL;
 	     o++) {
 		if (!o->no_env)
@@ -415,14 +520,121 @@ static void print_help(const struct options_spec *spec)
 	       slice_ends(slice_of(spec->example), SLICE("\n")) ? "" : "\n");
 }
 
+/* ---- --show-config ---- */
+
+/* "NAME=…" for what may hold a secret behind it. */
+static void append_item(const struct option_spec *option, const char *value,
+			struct buf *out)
+{
+	struct slice text = slice_of(value);
+	char quoted[LOG_QUOTE_BYTES];
+
+	if (slice_ends(slice_of(option->argument), SLICE("[=VALUE]")) &&
+	    slice_find(text, '=') < text.len) {
+		text = slice_sub(text, 0, slice_find(text, '='));
+		(void)buf_append(out, slice_of(log_quote(text, quoted)));
+		(void)buf_lit(out, "=\xe2\x80\xa6");
+	} else {
+		(void)buf_append(out, slice_of(log_quote(text, quoted)));
+	}
+}
+
+static void append_value(const struct option_spec *option, struct buf *out)
+{
+	const struct option_list *list = option->value;
+	const char *text;
+
+	switch (option->type) {
+	case OPTION_FLAG:
+		(void)buf_append(out, *(const bool *)option->value ? SLICE("true")
+								   : SLICE("false"));
+		break;
+	case OPTION_INT:
+		(void)buf_printf(out, "%" PRId64, *(const int64_t *)option->value);
+		break;
+	case OPTION_TEXT:
+		text = *(const char *const *)option->value;
+		if (text != NULL)
+			append_item(option, text, out);
+		break;
+	case OPTION_LIST:
+		for (size_t i = 0; i < list->count; i++) {
+			if (i > 0)
+				(void)buf_lit(out, ", ");
+			append_item(option, list->values[i], out);
+		}
+		break;
+	}
+	if (out->len == 0)
+		(void)buf_lit(out, "-");
+}
+
+static void append_origin(const struct parser *parser, const struct option_spec *option,
+			  struct buf *out)
+{
+	const struct source *source = source_of(parser, option);
+	char env[NAME_MAX_BYTES];
+
+	switch (source->origin) {
+	case ORIGIN_DEFAULT:
+		(void)buf_lit(out, "default");
+		return;
+	case ORIGIN_FILE:
+	case ORIGIN_SECTION:
+		(void)buf_printf(out, "%s:%u", parser->conf_path.ptr, source->line);
+		return;
+	case ORIGIN_ENV:
+		env_name(option, env);
+		(void)buf_append(out, slice_of(env));
+		return;
+	case ORIGIN_FLAG:
+		(void)buf_printf(out, "--%s", option->name);
+		return;
+	}
+}
+
+/* Prints each option's value and origin. False when one is missing from the list of
+ * conf.c, which is our mistake. */
+static bool show_config(const struct parser *parser)
+{
+	struct buf value, origin;
+	bool head = false, ok = true;
+
+	buf_init(&value, CONF_BYTES_MAX);
+	buf_init(&origin, CONF_BYTES_MAX);
+	for (const struct option_spec *o = parser->spec->options; o->name != NULL; o++) {
+		if (o->no_env)
+			continue;
+		if (!conf_knows_option(slice_of(o->name)))
+			ok = err_set(parser->err, ERR_SYSTEM,
+				     "--%s is missing from the list of wire/host/conf.c",
+				     o->name);
+		buf_clear(&value);
+		buf_clear(&origin);
+		append_value(o, &value);
+		append_origin(parser, o, &origin);
+		if (!head)
+			printf("[%.*s]\n", SLICE_ARG(section_of(parser->spec)));
+		head = true;
+		printf("%-20s %-32s %s\n", o->name, buf_text(&value), buf_text(&origin));
+	}
+	buf_finish(&value);
+	buf_finish(&origin);
+	return ok;
+}
+
+static bool has_word(int argc, char *argv[], const char *word)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], word) == 0)
+			return true;
+	return false;
+}
+
 /* Before anything else is read: help must work whatever perch.conf says. */
 static bool asks_for_help(int argc, char *argv[])
 {
-	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-			return true;
-	}
-	return false;
+	return has_word(argc, argv, "--help") || has_word(argc, argv, "-h");
 }
 
 enum options_result options_parse(const struct options_spec *spec, int argc, char *argv[],
@@ -434,10 +646,13 @@ enum options_result options_parse(const struct options_spec *spec, int argc, cha
 	struct parser parser = {
 		.spec = spec,
 		.options = options,
-		.from_now = mem_array(option_count(spec) + 1, sizeof(bool)),
+		.conf_path = {.max = PATH_BYTES_MAX},
+		.conf_text = {.max = CONF_BYTES_MAX},
+		.sources = mem_array(option_count(spec) + 1, sizeof(struct source)),
 		.err = &err,
 	};
 	enum options_result result = OPTIONS_EXIT_USAGE;
+	const bool show = has_word(argc, argv, "--show-config");
 	int count = 0;
 
 	arena_init(&options->arena, 1024);
@@ -445,12 +660,15 @@ enum options_result options_parse(const struct options_spec *spec, int argc, cha
 		print_help(spec);
 		result = OPTIONS_EXIT_OK;
 	} else if (!read_conf(&parser) || !read_env(&parser) ||
-		   !read_flags(&parser, argc, argv, &count)) {
+		   !read_flags(&parser, argc, argv, &count) ||
+		   (show ? !show_config(&parser) : !check_arg_count(&parser, count))) {
 		fprintf(stderr, "%s: %s\n", spec->command, err.text);
 	} else {
-		result = OPTIONS_OK;
+		result = show ? OPTIONS_EXIT_OK : OPTIONS_OK;
 	}
-	free(parser.from_now);
+	free(parser.sources);
+	buf_finish(&parser.conf_path);
+	buf_finish(&parser.conf_text);
 	if (result == OPTIONS_OK) {
 		*out = options;
 		argv[1 + count] = NULL; /* ready for exec */

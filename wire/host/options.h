@@ -8,9 +8,11 @@
 #include "wire/base/err.h"
 
 /* Command lines and configuration in one table per subcommand (design §9): GNU long
- * options, then PERCH_NAME in the environment, then `name = value` in perch.conf of the
- * XDG config folder; flags beat environment beats file. --help is written from the
- * table. */
+ * options, then PERCH_NAME in the environment, then perch.conf (wire/host/conf.h), then
+ * the default; each beats what comes behind it. --help is written from the table, and so
+ * is what --show-config prints instead of running: each effective value with its origin
+ * (`perch config` asks for it; values behind '=' of NAME[=VALUE] options are not shown).
+ * A perch.conf that everybody can write, or that is another user's, is refused. */
 
 enum option_type {
 	OPTION_FLAG, /* bool *: --name; value true/false elsewhere */
@@ -30,9 +32,12 @@ struct option_spec {      /* NOLINT(clang-analyzer-optin.performance.Padding) */
 	enum option_type type;
 	void *value;          /* holds the default before options_parse() */
 	int64_t min, max;     /* OPTION_INT */
-	const char *argument; /* "MS", for --help; NULL for flags */
+	const char *argument; /* "MS", for --help; NULL for flags. What ends with
+				 "[=VALUE]" may hold a secret there */
 	const char *help;     /* one line, says the default */
-	bool no_env; /* not from environment and file (a one-off like --prompt) */
+	/* Not from environment and file (a one-off like --prompt). All others stand in
+	 * the list of wire/host/conf.c. */
+	bool no_env;
 };
 
 struct options_spec {
@@ -47,7 +52,7 @@ struct options_spec {
 
 enum options_result {
 	OPTIONS_OK,
-	OPTIONS_EXIT_OK,    /* --help was printed */
+	OPTIONS_EXIT_OK,    /* --help or --show-config was printed */
 	OPTIONS_EXIT_USAGE, /* the error was printed */
 };
 

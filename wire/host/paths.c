@@ -81,6 +81,10 @@ bool paths_data(struct slice name, struct buf *out, struct err *err)
 
 bool paths_config(struct slice name, struct buf *out, struct err *err)
 {
+	const char *perch_home = getenv("PERCH_HOME");
+
+	if (perch_home != NULL && perch_home[0] != '\0')
+		return paths_data(name, out, err);
 	return xdg("XDG_CONFIG_HOME", "/.config/perch", name, out, err);
 }
 

@@ -6,11 +6,11 @@
 #include "wire/base/slice.h"
 
 /* Where things are: data in $PERCH_HOME, else $XDG_DATA_HOME/perch, else
- * ~/.local/share/perch (0700); perch.conf in $XDG_CONFIG_HOME/perch, else
- * ~/.config/perch; sockets in $XDG_RUNTIME_DIR/perch, else data/run, which is also theirs
- * when $PERCH_HOME is set, so that two homes never meet. Each clears @out and writes
- * folder/NAME, or the folder for an empty name; NUL-terminated behind len. Nothing is
- * created. */
+ * ~/.local/share/perch (0700); perch.conf in $PERCH_HOME, else
+ * $XDG_CONFIG_HOME/perch, else ~/.config/perch; sockets in $XDG_RUNTIME_DIR/perch, else
+ * data/run, which is also theirs when $PERCH_HOME is set, so that two homes never meet.
+ * Each clears @out and writes folder/NAME, or the folder for an empty name;
+ * NUL-terminated behind len. Nothing is created. */
 bool paths_data(struct slice name, struct buf *out, struct err *err);
 bool paths_config(struct slice name, struct buf *out, struct err *err);
 bool paths_run(struct slice name, struct buf *out, struct err *err);
