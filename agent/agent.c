@@ -10,6 +10,7 @@
 #include "agent/child.h"
 #include "agent/harness.h"
 #include "agent/setup.h"
+#include "agent/turns.h"
 #include "wire/base/mem.h"
 #include "wire/frame/limits.h"
 #include "wire/host/keyfile.h"
@@ -24,7 +25,8 @@ extern char **environ;
 
 /* The command line, as given. */
 struct arguments {
-	const char *name, *cwd, *permissions, *control, *relay, *invite, *log_level;
+	const char *name, *cwd, *permissions, *rules, *control, *relay, *invite, *resume,
+		*log_level;
 	struct option_list channels, prompts, environment;
 	bool stay;
 	int64_t slots, permission_s, idle_s, turn_s, tick_ms, ready_fd;
@@ -41,6 +43,7 @@ struct plan {
 	struct buf *prompt_texts;
 	size_t prompt_count;
 	enum permission_policy permissions;
+	struct permission_rules rules;
 	enum control_level control;
 	bool is_usage; /* what fails now is how we were called */
 };
@@ -63,6 +66,10 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 		 "go on after the prompts, for the owner", true},
 		{"permissions", OPTION_TEXT, &out->permissions, 0, 0, "ask|allow|reject",
 		 "who answers permission requests (default: ask the owner)", false},
+		{"permission-rules", OPTION_TEXT, &out->rules, 0, 0, "RULES",
+		 "by kind of tool, as 'allow read,search; ask edit'; the rest as "
+		 "--permissions says",
+		 false},
 		{"permission-timeout", OPTION_INT, &out->permission_s, 1, 86400,
 		 "SECONDS", "then a request is denied (default 300)", false},
 		{"control", OPTION_TEXT, &out->control, 0, 0, "none|approve|full",
@@ -81,8 +88,12 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 		 "join the fleet whose owner made this invitation: - reads it from "
 		 "standard input; PERCH_INVITE may hold it instead, for one run",
 		 true},
-		{"slots", OPTION_INT, &out->slots, 1, 32, "N",
-		 "agent processes (only 1 so far)", false},
+		{"slots", OPTION_INT, &out->slots, 1, TURNS_SLOTS_MAX, "N",
+		 "agent processes that share the channels (default 1)", false},
+		{"resume", OPTION_TEXT, &out->resume, 0, 0, "last|SESSION",
+		 "go on with the last session of every channel, or with SESSION in the "
+		 "first",
+		 true},
 		{"tick-ms", OPTION_INT, &out->tick_ms, 10, 60000, "MS",
 		 "shortest time between two frames (default 1000)", false},
 		{"ready-fd", OPTION_INT, &out->ready_fd, 0, INT_MAX, "FD",
@@ -106,6 +117,7 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 
 	*out = (struct arguments){.cwd = ".",
 				  .permissions = "ask",
+				  .rules = "",
 				  .control = "approve",
 				  .log_level = "info",
 				  .slots = 1,
@@ -179,16 +191,13 @@ static bool resolve(const struct arguments *arguments, struct crypto *crypto,
 	};
 
 	plan->is_usage = true;
-	if (arguments->slots != 1)
-		return err_set(err, ERR_REFUSED,
-			       "--slots %lld: this version runs one agent process; start "
-			       "perch agent again with another --name for a second",
-			       (long long)arguments->slots);
 	plan->command =
 		mem_array((size_t)arguments->command_count + 1, sizeof(*plan->command));
 	for (int i = 0; i < arguments->command_count; i++)
 		plan->command[i] = arguments->command[i];
 	if (!permission_parse_policy(arguments->permissions, &plan->permissions, err) ||
+	    !permission_parse_rules(arguments->rules, plan->permissions, &plan->rules,
+				    err) ||
 	    !control_level_parse(arguments->control, &plan->control, err) ||
 	    !setup_names(&plan->setup, &options, crypto, err) ||
 	    !resolve_prompts(arguments, plan, err))
@@ -226,7 +235,12 @@ static struct harness *create(struct loop *loop, const struct arguments *argumen
 		.prompts = plan->prompts,
 		.prompt_count = plan->prompt_count,
 		.stay = arguments->stay,
+		.slots = (int)arguments->slots,
 		.permissions = plan->permissions,
+		.rules = plan->rules,
+		.rules_text = arguments->rules,
+		.resume = arguments->resume,
+		.sessions_path = buf_text(&setup->sessions_path),
 		.control = plan->control,
 		.permission_ms = arguments->permission_s * 1000,
 		.idle_ms = arguments->idle_s * 1000,

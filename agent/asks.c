@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "agent/lookup.h"
 #include "agent/report.h"
 #include "agent/turns.h"
 #include "wire/base/mem.h"
@@ -203,7 +204,7 @@ static const char *why_not_asked(const struct asks *asks, const struct acp_line 
 {
 	const struct channel *channel = permission->channel;
 
-	if (asks->options.policy != PERMISSION_ASK)
+	if (permission->policy != PERMISSION_ASK)
 		return "by --permissions";
 	if (!channel || !channel->turn || channel->turn->clock.cancelled_ms != 0)
 		return "no turn is running";
@@ -216,6 +217,21 @@ static const char *why_not_asked(const struct asks *asks, const struct acp_line 
 	if (asks_is_pending(asks, line->id))
 		return "its request id is in use already";
 	return owner_listens(asks) ? NULL : "no observer is there";
+}
+
+/* What the call that is asked for does. A request may say only what is new of it, so what
+ * was heard of it before counts too. */
+static enum tool_kind kind_of(const struct acp_line *line, const struct channel *channel)
+{
+	struct slice call = lookup(line->params, SLICE("toolCall"));
+	struct slice kind = lookup_string(call, SLICE("kind"));
+	struct slice id = lookup_string(call, SLICE("toolCallId"));
+
+	if (kind.ptr)
+		return tool_kind_parse(kind);
+	if (!channel || !channel->turn || !id.ptr)
+		return TOOL_OTHER;
+	return tool_kind_of(map_get(&channel->turn->tools, id));
 }
 
 void asks_read(struct asks *asks, const struct acp_line *line, const struct acp_line *raw,
@@ -236,6 +252,7 @@ void asks_read(struct asks *asks, const struct acp_line *line, const struct acp_
 		return;
 	}
 	permission->channel = channel;
+	permission->policy = asks->options.rules.by_kind[kind_of(line, channel)];
 	permission->shown = bytes <= AGENT_MIRROR_MAX && line->id.len <= ID_BYTES_MAX;
 	buf_init(&authorization, 512);
 	write_authorization(&authorization, permission,
@@ -281,14 +298,14 @@ void asks_request(struct asks *asks, const struct acp_line *line, enum asks_grou
 		answer(asks, permission, false, &cancelled, PERMISSION_CANCELLED);
 		return;
 	}
-	if (ground == ASKS_TURN && asks->options.policy == PERMISSION_ALLOW) {
+	if (ground == ASKS_TURN && permission->policy == PERMISSION_ALLOW) {
 		allow(asks, permission);
 		return;
 	}
 	why = ground == ASKS_NO_TURN ? "no turn is running"
 				     : why_not_asked(asks, line, permission);
 	if (why) {
-		if (asks->options.policy == PERMISSION_ASK &&
+		if (permission->policy == PERMISSION_ASK &&
 		    log_limit_pass(&asks->denied, loop_now_ms(), &silent))
 			log_warn("permission", "denied: %s silent=%" PRIu64, why, silent);
 		deny(asks, permission, false, PERMISSION_REJECTED);
@@ -302,6 +319,16 @@ void asks_request(struct asks *asks, const struct acp_line *line, enum asks_grou
 bool asks_is_pending(const struct asks *asks, struct slice id)
 {
 	return permissions_find_request(&asks->permissions, id) != NULL;
+}
+
+void asks_withdraw(struct asks *asks, struct slice id)
+{
+	static const struct permission_choice cancelled = {.selected = false};
+	struct permission *permission =
+		id.len ? permissions_find_request(&asks->permissions, id) : NULL;
+
+	if (permission && permission->state == PERMISSION_PENDING)
+		answer(asks, permission, true, &cancelled, PERMISSION_CANCELLED);
 }
 
 void asks_cancel(struct asks *asks, struct channel *channel)
@@ -352,17 +379,17 @@ struct slice asks_body(const struct asks *asks, uint64_t seq,
 	return buf_slice(&permission->whole);
 }
 
-void asks_write_state(const struct asks *asks, struct buf *out, int64_t unix_ms)
+void asks_write_state(const struct asks *asks, struct buf *out, int64_t unix_ms,
+		      bool *first)
 {
 	int64_t now_ms = loop_now_ms();
-	bool first = true;
 
 	for (const struct permission *at = asks->permissions.first; at; at = at->next) {
 		const struct channel *channel = at->channel;
 
 		if (at->state != PERMISSION_PENDING)
 			continue;
-		(void)buf_append(out, first ? SLICE("{") : SLICE(",{"));
+		(void)buf_append(out, *first ? SLICE("{") : SLICE(",{"));
 		(void)json_write_member_string(out, SLICE("requestNonce"),
 					       slice_of(at->nonce));
 		(void)json_write_member_string(out, SLICE("channelId"),
@@ -374,6 +401,6 @@ void asks_write_state(const struct asks *asks, struct buf *out, int64_t unix_ms)
 			slice_of(sender_epoch(asks->options.sender)));
 		(void)json_write_member_int(out, SLICE("seq"), (int64_t)at->seq);
 		(void)buf_lit(out, "}");
-		first = false;
+		*first = false;
 	}
 }

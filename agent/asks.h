@@ -22,7 +22,7 @@ struct asks;
 struct asks_options {
 	struct loop *loop;
 	struct sender *sender;
-	enum permission_policy policy;
+	struct permission_rules rules;
 	int64_t timeout_ms;
 	/* The number of open requests of @channel changed. */
 	void (*on_change)(void *ctx, struct channel *channel);
@@ -54,6 +54,9 @@ void asks_request(struct asks *asks, const struct acp_line *line, enum asks_grou
 		  int64_t left_ms);
 /* True if a request with this id waits: nothing else with it may be answered. */
 bool asks_is_pending(const struct asks *asks, struct slice id);
+/* The agent takes the request with this id back ($/cancel_request): it is answered with
+ * "cancelled" if it waits still. */
+void asks_withdraw(struct asks *asks, struct slice id);
 /* Answers every request that waits in @channel with "cancelled". */
 void asks_cancel(struct asks *asks, struct channel *channel);
 /* The owner's decision, in decoded text; status is what control_result says. */
@@ -64,7 +67,9 @@ size_t asks_pending(const struct asks *asks, const struct channel *channel);
  * when it left whole anyway. */
 struct slice asks_body(const struct asks *asks, uint64_t seq,
 		       struct channel **channel_out);
-/* Appends the elements of feed_state's `pending` array. @unix_ms: now, Unix. */
-void asks_write_state(const struct asks *asks, struct buf *out, int64_t unix_ms);
+/* Appends the elements of feed_state's `pending` array. @unix_ms: now, Unix; @first: no
+ * element is there yet. */
+void asks_write_state(const struct asks *asks, struct buf *out, int64_t unix_ms,
+		      bool *first);
 
 #endif

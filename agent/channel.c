@@ -10,7 +10,10 @@
 /* Longest id or title that is kept, bytes; our choice. */
 #define NAME_MAX_BYTES 1024
 
-static struct buf *const *offers(struct channel *channel, struct buf *list[7])
+#define OFFERS 7
+
+/* The buffers that belong to one session: its id, and what it offers. */
+static struct buf *const *offers(struct channel *channel, struct buf *list[OFFERS])
 {
 	list[0] = &channel->session;
 	list[1] = &channel->modes;
@@ -24,7 +27,7 @@ static struct buf *const *offers(struct channel *channel, struct buf *list[7])
 
 void channel_init(struct channel *channel, const char *name, const struct uuid *uuid)
 {
-	*channel = (struct channel){.name = name, .uuid = *uuid};
+	*channel = (struct channel){.name = name, .uuid = *uuid, .slot = -1};
 	channel->last = &channel->first;
 	buf_init(&channel->session, CHANNEL_SESSION_MAX);
 	buf_init(&channel->modes, CHANNEL_OFFER_MAX);
@@ -34,19 +37,21 @@ void channel_init(struct channel *channel, const char *name, const struct uuid *
 	buf_init(&channel->config, CHANNEL_OFFER_MAX);
 	buf_init(&channel->title, NAME_MAX_BYTES);
 	buf_init(&channel->next_model, NAME_MAX_BYTES);
+	buf_init(&channel->previous, CHANNEL_SESSION_MAX);
 }
 
 void channel_finish(struct channel *channel)
 {
-	struct buf *list[7];
+	struct buf *list[OFFERS];
 	struct prompt *prompt;
 
 	assert(!channel->turn);
 	while ((prompt = channel_pop(channel)))
 		prompt_destroy(prompt);
-	for (size_t i = 0; i < 7; i++)
+	for (size_t i = 0; i < OFFERS; i++)
 		buf_finish(offers(channel, list)[i]);
 	buf_finish(&channel->next_model);
+	buf_finish(&channel->previous);
 }
 
 /* --- Prompts --- */
@@ -145,12 +150,24 @@ struct prompt *channel_pop(struct channel *channel)
 
 /* --- The session --- */
 
-void channel_close_session(struct channel *channel)
+void channel_lose_session(struct channel *channel)
 {
-	struct buf *list[7];
-
+	if (channel->state == SESSION_OPEN) {
+		buf_clear(&channel->previous);
+		(void)buf_append(&channel->previous, buf_slice(&channel->session));
+		channel->previous_shown = true;
+	}
 	channel->state = SESSION_NONE;
-	for (size_t i = 0; i < 7; i++)
+	channel->wants_session = false;
+	channel->loading = false;
+	buf_clear(&channel->session);
+}
+
+static void forget_offers(struct channel *channel)
+{
+	struct buf *list[OFFERS];
+
+	for (size_t i = 1; i < OFFERS; i++) /* [0] is the session */
 		buf_clear(offers(channel, list)[i]);
 }
 
@@ -170,24 +187,47 @@ void channel_take_config(struct channel *channel, struct slice result)
 		set(&channel->config, config);
 }
 
-bool channel_open_session(struct channel *channel, struct slice result)
+/* What the answer to session/new, load or resume says of modes and models. */
+static void take_offers(struct channel *channel, struct slice result)
 {
-	struct slice id = lookup_string(result, SLICE("sessionId"));
 	struct slice modes = lookup(result, SLICE("modes"));
 	struct slice models = lookup(result, SLICE("models"));
 
-	buf_clear(&channel->session);
-	if (id.len == 0 || !json_unescape(id, &channel->session)) {
-		buf_clear(&channel->session);
+	if (modes.len) {
+		set(&channel->modes, lookup(modes, SLICE("availableModes")));
+		set(&channel->mode, lookup_string(modes, SLICE("currentModeId")));
+	}
+	if (models.len) {
+		set(&channel->models, lookup(models, SLICE("availableModels")));
+		set(&channel->model, lookup_string(models, SLICE("currentModelId")));
+	}
+	channel_take_config(channel, result);
+}
+
+bool channel_open_session(struct channel *channel, struct slice result)
+{
+	struct slice id = lookup_string(result, SLICE("sessionId"));
+	struct buf session;
+
+	buf_init(&session, CHANNEL_SESSION_MAX);
+	if (id.len == 0 || !json_unescape(id, &session)) {
+		buf_finish(&session);
 		return false;
 	}
+	forget_offers(channel);
+	buf_finish(&channel->session);
+	channel->session = session;
 	channel->state = SESSION_OPEN;
-	set(&channel->modes, lookup(modes, SLICE("availableModes")));
-	set(&channel->mode, lookup_string(modes, SLICE("currentModeId")));
-	set(&channel->models, lookup(models, SLICE("availableModels")));
-	set(&channel->model, lookup_string(models, SLICE("currentModelId")));
-	channel_take_config(channel, result);
+	take_offers(channel, result);
 	return true;
+}
+
+void channel_reopen_session(struct channel *channel, struct slice result)
+{
+	set(&channel->session, buf_slice(&channel->previous));
+	channel->state = SESSION_OPEN;
+	channel->loading = false;
+	take_offers(channel, result);
 }
 
 void channel_take_update(struct channel *channel, struct slice update)
@@ -334,4 +374,43 @@ const char *channel_model_request(const struct channel *channel, struct slice mo
 		return simple_request(channel, "session/set_model", SLICE("modelId"),
 				      model, params);
 	return NULL;
+}
+
+/* The config option of @category says that its value is another one. */
+static bool contradicts(const struct channel *channel, struct slice category,
+			struct slice value)
+{
+	struct slice current =
+		lookup_string(find_config(channel, category), SLICE("currentValue"));
+
+	return current.ptr && !json_is(current, value);
+}
+
+static void set_plain(struct buf *out, struct slice value)
+{
+	buf_clear(out);
+	if (!json_write_chars(out, value))
+		buf_clear(out);
+}
+
+bool channel_take_mode(struct channel *channel, struct slice value, struct slice result)
+{
+	bool listed = lookup(result, SLICE("configOptions")).len > 0;
+
+	channel_take_config(channel, result);
+	if (listed && contradicts(channel, SLICE("mode"), value))
+		return false;
+	set_plain(&channel->mode, value);
+	return true;
+}
+
+bool channel_take_model(struct channel *channel, struct slice value, struct slice result)
+{
+	bool listed = lookup(result, SLICE("configOptions")).len > 0;
+
+	channel_take_config(channel, result);
+	if (listed && contradicts(channel, SLICE("model"), value))
+		return false;
+	set_plain(&channel->model, value);
+	return true;
 }

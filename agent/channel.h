@@ -51,6 +51,14 @@ struct channel {
 	struct buf config;     /* configOptions array */
 	struct buf title;      /* JSON string content */
 	struct buf next_model; /* switch_model asked for it before the next turn; plain */
+	int slot;              /* of the agent that it is given to */
+	bool wants_session;    /* waits until its agent has time to open one */
+	/* An earlier session to go on with; plain, empty: none. */
+	struct buf previous;
+	bool previous_shown; /* this feed has shown what happened in it */
+	bool look_for_one;   /* when there is none, the newest that the agent lists */
+	bool loading;        /* `previous` is being loaded: its history comes again */
+	uint64_t replayed;   /* so many updates of it */
 	struct prompt *first, **last;
 	size_t prompt_count;
 	bool held;         /* stopped by the owner: prompts wait for a word */
@@ -73,10 +81,13 @@ void channel_push(struct channel *channel, struct prompt *prompt);
 void channel_push_front(struct channel *channel, struct prompt *prompt);
 struct prompt *channel_pop(struct channel *channel); /* NULL when none waits */
 
-/* Forgets the session and what it offered: its agent is gone. */
-void channel_close_session(struct channel *channel);
+/* Its agent is gone: an open session becomes the previous one, to be gone on with. */
+void channel_lose_session(struct channel *channel);
 /* The result of session/new. False when it has no usable sessionId. */
 bool channel_open_session(struct channel *channel, struct slice result);
+/* The result of a session/load or session/resume of the previous session. What it does
+ * not say stays as it was. */
+void channel_reopen_session(struct channel *channel, struct slice result);
 /* params.update of a session/update: mode, options and title that it changes. */
 void channel_take_update(struct channel *channel, struct slice update);
 /* configOptions of a set_config_option's result. */
@@ -91,5 +102,9 @@ const char *channel_mode_request(const struct channel *channel, struct slice mod
 				 struct buf *params);
 const char *channel_model_request(const struct channel *channel, struct slice model,
 				  struct buf *params);
+/* The agent answered @result to such a request for @value. False if the config options
+ * that it lists then say that nothing changed. */
+bool channel_take_mode(struct channel *channel, struct slice value, struct slice result);
+bool channel_take_model(struct channel *channel, struct slice value, struct slice result);
 
 #endif

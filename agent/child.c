@@ -289,7 +289,8 @@ static void on_timer(void *ctx)
 
 	switch (child->state) {
 	case CHILD_CLOSING:
-		if (!child->how.asked)
+		child->how.deaf = !child->how.asked;
+		if (child->how.deaf)
 			log_warn("agent", "does not read its stdin: it is ended");
 		step(child, CHILD_TERMINATING);
 		return;

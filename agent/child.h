@@ -31,6 +31,7 @@ struct child_exit {
 	bool by_signal;
 	int code;   /* exit status, or the signal's number */
 	bool asked; /* child_stop() was called before */
+	bool deaf;  /* we ended it: it did not read its stdin, or had closed it */
 };
 
 struct child_events {

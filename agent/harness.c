@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/last_sessions.h"
 #include "agent/lookup.h"
 #include "agent/report.h"
 #include "agent/slot.h"
@@ -29,11 +30,15 @@ struct harness {
 	struct turns *turns;
 	struct steer *steer;
 	struct children *children;
-	struct slot *slot;
+	struct slot *slots[TURNS_SLOTS_MAX];
+	int slot_count; /* of them that exist */
+	int stopped;    /* of them that have stopped for good */
+	struct last_sessions *last_sessions;
 	struct timer *finish_timer; /* leaves the callback in which a run turns out to be
 				       done */
 	const char *stop_reason;    /* NULL: running */
 	bool link_ready, agent_ready, told_ready;
+	bool down[TURNS_SLOTS_MAX]; /* its circuit is open */
 	bool failed; /* a turn did not end by itself, or the agent is no use */
 };
 
@@ -49,34 +54,43 @@ static void stop(struct harness *harness, const char *reason)
 	harness->stop_reason = reason;
 	if (is_one_run(harness) && !turns_idle(harness->turns))
 		harness->failed = true;
-	slot_stop(harness->slot); /* on_stopped goes on */
+	for (int i = 0; i < harness->slot_count; i++)
+		slot_stop(harness->slots[i]); /* on_stopped goes on */
 }
 
 /* --- The sender's callbacks --- */
+
+static void write_slot(const struct slot *slot, int index, struct buf *out)
+{
+	pid_t pid = slot_pid(slot);
+
+	(void)buf_append(out, index ? SLICE(",{") : SLICE("{"));
+	(void)json_write_member_int(out, SLICE("slot"), index);
+	(void)json_write_member_string(out, SLICE("state"),
+				       slice_of(slot_state_name(slot)));
+	if (pid)
+		(void)json_write_member_int(out, SLICE("pid"), pid);
+	(void)buf_lit(out, "}");
+}
 
 static void write_state(void *ctx, struct buf *out)
 {
 	struct harness *harness = ctx;
 	const struct harness_options *options = &harness->options;
-	const char *state = "exited";
-	pid_t pid = 0;
 
-	if (harness->slot) {
-		state = slot_state_name(harness->slot);
-		pid = slot_pid(harness->slot);
-	}
 	(void)json_write_member_string(out, SLICE("control"),
 				       slice_of(control_level_name(options->control)));
 	(void)json_write_member_string(
 		out, SLICE("permissions"),
 		slice_of(permission_policy_name(options->permissions)));
+	if (options->rules_text[0])
+		report_member(out, SLICE("permissionRules"),
+			      slice_of(options->rules_text));
 	(void)json_write_key(out, SLICE("slots"));
-	(void)buf_lit(out, "[{");
-	(void)json_write_member_int(out, SLICE("slot"), 0);
-	(void)json_write_member_string(out, SLICE("state"), slice_of(state));
-	if (pid)
-		(void)json_write_member_int(out, SLICE("pid"), pid);
-	(void)buf_lit(out, "}]");
+	(void)buf_lit(out, "[");
+	for (int i = 0; i < harness->slot_count; i++)
+		write_slot(harness->slots[i], i, out);
+	(void)buf_lit(out, "]");
 	turns_write_state(harness->turns, out);
 }
 
@@ -88,16 +102,22 @@ static void on_control(void *ctx, const uint8_t event_id[32], int64_t created_at
 	steer_on_control(harness->steer, event_id, created_at, plaintext);
 }
 
+static void close_ready(struct harness *harness)
+{
+	if (harness->options.ready_fd >= 0)
+		(void)close(harness->options.ready_fd);
+	harness->options.ready_fd = -1;
+}
+
 static void tell_ready(struct harness *harness)
 {
 	if (harness->told_ready || !harness->link_ready || !harness->agent_ready)
 		return;
 	harness->told_ready = true;
 	log_info("agent", "ready: %s", harness->options.name);
-	if (harness->options.ready_fd < 0)
-		return;
-	(void)!write(harness->options.ready_fd, "ready\n", 6);
-	(void)close(harness->options.ready_fd);
+	if (harness->options.ready_fd >= 0)
+		(void)!write(harness->options.ready_fd, "ready\n", 6);
+	close_ready(harness);
 }
 
 static void on_link(void *ctx, enum link_state state, const char *reason)
@@ -129,12 +149,25 @@ static void on_agent_ready(void *ctx)
 	tell_ready(harness);
 }
 
-static void on_crash(void *ctx, bool circuit_open)
+static bool all_down(const struct harness *harness)
+{
+	for (int i = 0; i < harness->slot_count; i++) {
+		if (!harness->down[i])
+			return false;
+	}
+	return true;
+}
+
+static void on_crash(void *ctx, int slot, bool circuit_open)
 {
 	struct harness *harness = ctx;
 
+	harness->down[slot] = circuit_open;
+	/* Whoever waits for us to be ready need not wait for the next try. */
+	if (!harness->agent_ready)
+		close_ready(harness);
 	/* Nobody is there to wait for five minutes. */
-	if (circuit_open && is_one_run(harness)) {
+	if (is_one_run(harness) && all_down(harness)) {
 		harness->failed = true;
 		timer_start(harness->finish_timer, 0);
 	}
@@ -181,8 +214,9 @@ static void on_stopped(void *ctx)
 	struct harness *harness = ctx;
 	bool finished = is_one_run(harness) && turns_idle(harness->turns);
 
-	sender_stop(harness->sender, finished ? FINISH_GRACE_MS : STOP_GRACE_MS,
-		    on_drained, harness);
+	if (++harness->stopped == harness->slot_count)
+		sender_stop(harness->sender, finished ? FINISH_GRACE_MS : STOP_GRACE_MS,
+			    on_drained, harness);
 }
 
 static void on_unusable(void *ctx, const char *text)
@@ -219,16 +253,28 @@ static void on_finish(void *ctx)
 		stop(harness, harness->failed ? "failed" : "finished");
 }
 
-static void on_stuck(void *ctx)
+static void on_stuck(void *ctx, int slot)
 {
 	struct harness *harness = ctx;
 
-	slot_replace(harness->slot);
+	slot_replace(harness->slots[slot]);
+}
+
+static void on_session(void *ctx, const struct channel *channel)
+{
+	struct harness *harness = ctx;
+	struct err err;
+
+	if (!last_sessions_put(harness->last_sessions, harness->options.cwd,
+			       &channel->uuid, buf_slice(&channel->session), &err))
+		log_warn("agent", "a later --resume will not find this session: %s",
+			 err.text);
 }
 
 static const struct turns_events turns_events = {
 	.on_turn_end = on_turn_end,
 	.on_stuck = on_stuck,
+	.on_session = on_session,
 };
 
 static void on_signal(void *ctx, int number)
@@ -268,12 +314,15 @@ static void report_started(struct harness *harness)
 	(void)buf_lit(&payload, "]");
 	(void)json_write_member_string(&payload, SLICE("mode"), SLICE("agent"));
 	report_member(&payload, SLICE("cwd"), slice_of(options->cwd));
-	(void)json_write_member_int(&payload, SLICE("slots"), 1);
+	(void)json_write_member_int(&payload, SLICE("slots"), options->slots);
 	(void)json_write_member_string(&payload, SLICE("control"),
 				       slice_of(control_level_name(options->control)));
 	(void)json_write_member_string(
 		&payload, SLICE("permissions"),
 		slice_of(permission_policy_name(options->permissions)));
+	if (options->rules_text[0])
+		report_member(&payload, SLICE("permissionRules"),
+			      slice_of(options->rules_text));
 	(void)json_write_key(&payload, SLICE("channels"));
 	(void)buf_lit(&payload, "[");
 	for (size_t i = 0; i < options->channel_count; i++) {
@@ -339,7 +388,8 @@ static struct turns *create_turns(struct harness *harness)
 		.command = options->command,
 		.idle_ms = options->idle_ms,
 		.hard_ms = options->turn_ms,
-		.policy = options->permissions,
+		.slots = options->slots,
+		.rules = options->rules,
 		.permission_ms = options->permission_ms,
 		.events = &turns_events,
 		.ctx = harness,
@@ -348,14 +398,14 @@ static struct turns *create_turns(struct harness *harness)
 	return turns_create(&turns);
 }
 
-static struct slot *create_slot(struct harness *harness)
+static struct slot *create_slot(struct harness *harness, int index)
 {
 	const struct harness_options *options = &harness->options;
 	struct slot_options slot = {
 		.loop = harness->loop,
 		.children = harness->children,
 		.sender = harness->sender,
-		.turns = harness->turns,
+		.peer = turns_peer(harness->turns, index),
 		.command = options->command,
 		.cwd = options->cwd,
 		.environment = options->environment,
@@ -363,9 +413,50 @@ static struct slot *create_slot(struct harness *harness)
 		.ctx = harness,
 	};
 
-	uuid_of_slot(harness->loop->crypto, keypair_public(options->keypair), 0,
-		     &slot.channel);
+	uuid_of_slot(harness->loop->crypto, keypair_public(options->keypair),
+		     (unsigned)index, &slot.channel);
 	return slot_create(&slot);
+}
+
+/* The first decides whether the command can be run at all; of the others one that cannot
+ * be started (too many processes) is tried again later, as any that crashed. */
+static bool start_slots(struct harness *harness, struct err *err)
+{
+	struct err later;
+
+	for (int i = 0; i < harness->options.slots; i++)
+		harness->slots[harness->slot_count++] = create_slot(harness, i);
+	if (!slot_start(harness->slots[0], err))
+		return false;
+	for (int i = 1; i < harness->slot_count; i++) {
+		if (!slot_start(harness->slots[i], &later))
+			slot_start_later(harness->slots[i], later.text);
+	}
+	return true;
+}
+
+static void add_channels(struct harness *harness)
+{
+	const struct harness_options *options = &harness->options;
+	const char *resume = options->resume;
+
+	for (size_t i = 0; i < options->channel_count; i++) {
+		struct channel *channel =
+			turns_add_channel(harness->turns, options->channels[i].name,
+					  &options->channels[i].uuid);
+
+		if (!resume)
+			continue;
+		if (strcmp(resume, "last") != 0) {
+			if (i == 0)
+				(void)buf_append(&channel->previous, slice_of(resume));
+			continue;
+		}
+		channel->previous_shown =
+			last_sessions_get(harness->last_sessions, options->cwd,
+					  &channel->uuid, &channel->previous);
+		channel->look_for_one = i == 0 && !channel->previous_shown;
+	}
 }
 
 struct harness *harness_create(struct loop *loop, const struct harness_options *options,
@@ -384,14 +475,12 @@ struct harness *harness_create(struct loop *loop, const struct harness_options *
 	if (!harness->sender)
 		goto out;
 	harness->turns = create_turns(harness);
-	for (size_t i = 0; i < options->channel_count; i++)
-		turns_add_channel(harness->turns, options->channels[i].name,
-				  &options->channels[i].uuid);
+	harness->last_sessions = last_sessions_open(options->sessions_path);
+	add_channels(harness);
 	harness->steer = steer_create(harness->turns, harness->sender, options->control,
 				      sender_started_ms(harness->sender) / 1000);
 	report_started(harness);
-	harness->slot = create_slot(harness);
-	if (!slot_start(harness->slot, err))
+	if (!start_slots(harness, err))
 		goto out;
 	queue_prompts(harness);
 	loop_on_signal(loop, on_signal, harness);
@@ -409,9 +498,11 @@ void harness_destroy(struct harness *harness)
 	if (!harness)
 		return;
 	timer_destroy(harness->finish_timer);
-	slot_destroy(harness->slot);
+	for (int i = 0; i < harness->slot_count; i++)
+		slot_destroy(harness->slots[i]);
 	children_destroy(harness->children);
 	steer_destroy(harness->steer);
+	last_sessions_close(harness->last_sessions);
 	turns_destroy(harness->turns);
 	sender_destroy(harness->sender);
 	free(harness);

@@ -13,7 +13,7 @@
 #include "wire/host/loop.h"
 #include "wire/nostr/crypto.h"
 
-/* `perch agent`: one agent process, its channels, and the feed of both. Puts the parts
+/* `perch agent`: its agent processes, their channels, and the feed of all. Puts the parts
  * together and decides when it is over. */
 struct harness;
 
@@ -22,12 +22,19 @@ struct harness_options {
 	char *const *command; /* argv */
 	char *const *environment;
 	const char *cwd; /* absolute */
+	int slots;       /* agent processes, 1 to 32 */
 	const struct harness_channel *channels;
 	size_t channel_count;        /* at least 1 */
 	const struct slice *prompts; /* plain text, UTF-8; each goes to every channel */
 	size_t prompt_count;
 	bool stay; /* go on after the prompts */
 	enum permission_policy permissions;
+	struct permission_rules rules;
+	const char *rules_text; /* as given; "": none */
+	/* NULL: every channel begins a new session. "last": it goes on with its last one.
+	 * Else the id of a session that the first channel goes on with. */
+	const char *resume;
+	const char *sessions_path; /* remembers the last session of every channel */
 	enum control_level control;
 	int64_t permission_ms, idle_ms, turn_ms, tick_ms;
 	const char *relay_url;
@@ -35,10 +42,11 @@ struct harness_options {
 	struct slice auth_tag;
 	uint8_t owner[KEY_BYTES];
 	const char *epoch_path;
-	int ready_fd; /* gets "ready\n" once; -1: none */
+	/* Gets "ready\n" once; closed without it when the agent fails before. -1: none */
+	int ready_fd;
 };
 
-/* Everything in @options is borrowed. Starts the agent; ERR_NOT_FOUND when there is no
+/* Everything in @options is borrowed. Starts the agents; ERR_NOT_FOUND when there is no
  * such command. */
 struct harness *harness_create(struct loop *loop, const struct harness_options *options,
 			       struct err *err);

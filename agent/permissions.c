@@ -51,6 +51,121 @@ bool permission_parse_policy(const char *text, enum permission_policy *out,
 		       "--permissions is \"%.40s\", want ask, allow or reject", text);
 }
 
+/* --- Rules by kind --- */
+
+static const char *const tool_kinds[TOOL_KINDS] = {
+	[TOOL_READ] = "read",
+	[TOOL_EDIT] = "edit",
+	[TOOL_DELETE] = "delete",
+	[TOOL_MOVE] = "move",
+	[TOOL_SEARCH] = "search",
+	[TOOL_EXECUTE] = "execute",
+	[TOOL_THINK] = "think",
+	[TOOL_FETCH] = "fetch",
+	[TOOL_SWITCH_MODE] = "switch_mode",
+	[TOOL_OTHER] = "other",
+};
+
+enum tool_kind tool_kind_parse(struct slice name)
+{
+	for (int i = 0; i < TOOL_KINDS; i++) {
+		if (name.ptr && json_is(name, slice_of(tool_kinds[i])))
+			return (enum tool_kind)i;
+	}
+	return TOOL_OTHER;
+}
+
+const char *tool_kind_name(enum tool_kind kind)
+{
+	return tool_kinds[kind];
+}
+
+static char marks[TOOL_KINDS]; /* their addresses are all */
+
+void *tool_kind_mark(enum tool_kind kind)
+{
+	return &marks[kind];
+}
+
+enum tool_kind tool_kind_of(const void *mark)
+{
+	return mark ? (enum tool_kind)((const char *)mark - marks) : TOOL_OTHER;
+}
+
+static struct slice trim(struct slice text)
+{
+	while (text.len && (text.ptr[0] == ' ' || text.ptr[0] == '\t'))
+		text = slice_sub(text, 1, text.len);
+	while (text.len &&
+	       (text.ptr[text.len - 1] == ' ' || text.ptr[text.len - 1] == '\t'))
+		text = slice_sub(text, 0, text.len - 1);
+	return text;
+}
+
+static bool find_policy(struct slice word, enum permission_policy *out)
+{
+	for (size_t i = 0; i < sizeof(policy_names) / sizeof(*policy_names); i++) {
+		if (slice_eq(word, slice_of(policy_names[i]))) {
+			*out = (enum permission_policy)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* "allow read,search" */
+static bool parse_rule(struct slice rule, bool named[TOOL_KINDS],
+		       struct permission_rules *out, struct err *err)
+{
+	struct slice word = slice_sub(rule, 0, slice_find(rule, ' '));
+	struct slice kinds = trim(slice_sub(rule, word.len, rule.len)), kind;
+	enum permission_policy policy;
+
+	if (!find_policy(word, &policy) || kinds.len == 0)
+		return err_set(err, ERR_MALFORMED,
+			       "--permission-rules: \"%.*s\", want ask, allow or reject "
+			       "and kinds of tools",
+			       (int)(rule.len < 40 ? rule.len : 40), rule.ptr);
+	while (slice_take_until(&kinds, ',', &kind)) {
+		int at = 0;
+
+		kind = trim(kind);
+		while (at < TOOL_KINDS && !slice_eq(kind, slice_of(tool_kinds[at])))
+			at++;
+		if (at == TOOL_KINDS)
+			return err_set(err, ERR_MALFORMED,
+				       "--permission-rules: no tool kind \"%.*s\"; there "
+				       "are read, edit, delete, move, search, execute, "
+				       "think, fetch, switch_mode, other",
+				       (int)(kind.len < 20 ? kind.len : 20), kind.ptr);
+		if (named[at])
+			return err_set(err, ERR_MALFORMED,
+				       "--permission-rules: %s is named twice",
+				       tool_kinds[at]);
+		named[at] = true;
+		out->by_kind[at] = policy;
+	}
+	return true;
+}
+
+bool permission_parse_rules(const char *text, enum permission_policy standard,
+			    struct permission_rules *out, struct err *err)
+{
+	bool named[TOOL_KINDS] = {false};
+	struct permission_rules rules;
+	struct slice rest = slice_of(text), rule;
+
+	for (int i = 0; i < TOOL_KINDS; i++)
+		rules.by_kind[i] = standard;
+	while (slice_take_until(&rest, ';', &rule)) {
+		rule = trim(rule);
+		if (rule.len > 0 && !parse_rule(rule, named, &rules, err))
+			return false;
+	}
+	*out = rules;
+	return true;
+}
+
 const char *permission_policy_name(enum permission_policy policy)
 {
 	return policy_names[policy];

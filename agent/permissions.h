@@ -24,6 +24,26 @@ enum permission_policy {
 	PERMISSION_REJECT,
 };
 
+/* What a tool call does, in ACP's words. */
+enum tool_kind {
+	TOOL_READ,
+	TOOL_EDIT,
+	TOOL_DELETE,
+	TOOL_MOVE,
+	TOOL_SEARCH,
+	TOOL_EXECUTE,
+	TOOL_THINK,
+	TOOL_FETCH,
+	TOOL_SWITCH_MODE,
+	TOOL_OTHER, /* also: not said, or a word that we do not know */
+	TOOL_KINDS,
+};
+
+/* Who answers, by what the tool call does. The kind is the agent's own word. */
+struct permission_rules {
+	enum permission_policy by_kind[TOOL_KINDS];
+};
+
 enum permission_reason {
 	PERMISSION_APPLIED,
 	PERMISSION_TIMED_OUT,
@@ -60,6 +80,7 @@ struct permission {
 	struct permission_option *options; /* as they were offered; own */
 	size_t option_count;
 	void *channel;                 /* whose session asked; the caller's */
+	enum permission_policy policy; /* what the rules say; the caller's */
 	int64_t deadline_ms;           /* INT64_MAX: none */
 	uint64_t seq;                  /* of the acp_read; 0 before */
 	struct buf whole;              /* the untrimmed event, if it had to be trimmed */
@@ -86,6 +107,20 @@ void permissions_finish(struct permissions *permissions);
 
 bool permission_parse_policy(const char *text, enum permission_policy *out,
 			     struct err *err);
+/**
+ * permission_parse_rules - who answers which kinds of tool calls
+ * @text: "allow read,search; ask edit,execute", or empty
+ * @standard: for every kind that is not named
+ * ERR_MALFORMED for an unknown word, or a kind named twice.
+ */
+bool permission_parse_rules(const char *text, enum permission_policy standard,
+			    struct permission_rules *out, struct err *err);
+/* @name: JSON string content; ptr NULL gives TOOL_OTHER. */
+enum tool_kind tool_kind_parse(struct slice name);
+const char *tool_kind_name(enum tool_kind kind);
+/* A pointer that stands for @kind in a map, and back; NULL is TOOL_OTHER. */
+void *tool_kind_mark(enum tool_kind kind);
+enum tool_kind tool_kind_of(const void *mark);
 const char *permission_policy_name(enum permission_policy policy);
 const char *permission_reason_name(enum permission_reason reason);
 

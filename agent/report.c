@@ -11,7 +11,7 @@
 
 struct feed_context report_context(const struct channel *channel)
 {
-	struct feed_context context = {.slot = 0, .channel = &channel->uuid};
+	struct feed_context context = {.slot = channel->slot, .channel = &channel->uuid};
 
 	if (channel->state == SESSION_OPEN)
 		context.session = buf_slice(&channel->session);

@@ -20,6 +20,7 @@ void setup_init(struct setup *setup)
 	*setup = (struct setup){.lock_fd = -1};
 	buf_init(&setup->auth_tag, 4096);
 	buf_init(&setup->epoch_path, PATH_MAX);
+	buf_init(&setup->sessions_path, PATH_MAX);
 	join_init(&setup->join);
 }
 
@@ -30,6 +31,7 @@ void setup_finish(struct setup *setup)
 	keypair_destroy(setup->keypair);
 	buf_finish(&setup->auth_tag);
 	buf_finish(&setup->epoch_path);
+	buf_finish(&setup->sessions_path);
 	free(setup->channels);
 	free(setup->relay);
 	free(setup->name);
@@ -241,6 +243,8 @@ static bool lock_name(struct setup *setup, const char *folder, struct err *err)
 	(void)buf_printf(&path, "%s/%s.lock", folder, setup->name);
 	buf_clear(&setup->epoch_path);
 	(void)buf_printf(&setup->epoch_path, "%s/%s.epoch", folder, setup->name);
+	buf_clear(&setup->sessions_path);
+	(void)buf_printf(&setup->sessions_path, "%s/%s.sessions", folder, setup->name);
 	setup->lock_fd = paths_lock(buf_text(&path), &pid, err);
 	if (setup->lock_fd < 0 && err->code == ERR_REFUSED)
 		err_set(err, ERR_REFUSED,

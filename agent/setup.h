@@ -40,7 +40,7 @@ struct setup {
 	struct harness_channel *channels;
 	size_t channel_count; /* at least 1 */
 	struct keypair *keypair;
-	struct buf auth_tag, epoch_path;
+	struct buf auth_tag, epoch_path, sessions_path; /* files of this agent key */
 	uint8_t owner[KEY_BYTES];
 	int lock_fd;
 	struct join join;

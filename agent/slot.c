@@ -19,6 +19,9 @@
 /* An agent that closed its stdout is about to exit: so long its status is waited for. */
 #define STDOUT_GRACE_MS 200
 
+/* So long an agent that is to stop may take to close its sessions; our choice. */
+#define CLOSE_GRACE_MS 1000
+
 enum slot_state {
 	SLOT_IDLE, /* not started, or stopped */
 	SLOT_STARTING,
@@ -48,19 +51,21 @@ struct slot {
 	struct respawn respawn;
 	struct timer *timer;        /* respawn */
 	struct timer *stdout_timer; /* STDOUT_GRACE_MS */
+	struct timer *close_timer;  /* CLOSE_GRACE_MS; armed: sessions are being closed */
 	int64_t spawned_ms, paused_ms;
 	char unusable[200];
 };
 
 static struct feed_context own_context(const struct slot *slot)
 {
-	return (struct feed_context){.slot = 0, .channel = &slot->options.channel};
+	return (struct feed_context){.slot = slot->options.peer->slot,
+				     .channel = &slot->options.channel};
 }
 
-static void begin(struct buf *payload)
+static void begin(const struct slot *slot, struct buf *payload)
 {
 	report_begin(payload);
-	(void)json_write_member_int(payload, SLICE("slot"), 0);
+	(void)json_write_member_int(payload, SLICE("slot"), slot->options.peer->slot);
 }
 
 static void end(struct slot *slot, const char *kind, struct buf *payload)
@@ -81,21 +86,21 @@ static void on_read(void *ctx, const struct acp_line *line, const struct acp_lin
 
 	if (cut.text.len > AGENT_MIRROR_MAX)
 		cut.text = slice_sub(cut.text, 0, AGENT_MIRROR_MAX);
-	turns_read(slot->options.turns, line, &cut, bytes, route, &elsewhere);
+	peer_read(slot->options.peer, line, &cut, bytes, route, &elsewhere);
 }
 
 static void on_request(void *ctx, const struct acp_line *line)
 {
 	struct slot *slot = ctx;
 
-	turns_request(slot->options.turns, line);
+	peer_request(slot->options.peer, line);
 }
 
 static void on_notification(void *ctx, const struct acp_line *line)
 {
 	struct slot *slot = ctx;
 
-	turns_notification(slot->options.turns, line);
+	peer_notification(slot->options.peer, line);
 }
 
 static void on_wrote(void *ctx, struct slice text, void *route,
@@ -133,8 +138,11 @@ static void stop_process(struct slot *slot, enum slot_end why)
 {
 	if (slot->end == END_BY_ITSELF)
 		slot->end = why;
-	turns_agent_stopping(slot->options.turns);
-	child_stop(slot->child);
+	peer_stopping(slot->options.peer, why == END_STOPPED);
+	if (slot->options.peer->closing > 0)
+		timer_start(slot->close_timer, CLOSE_GRACE_MS);
+	else
+		child_stop(slot->child);
 }
 
 static void make_unusable(struct slot *slot, const char *text)
@@ -155,7 +163,7 @@ static void report_initialized(struct slot *slot, struct slice result)
 	};
 	struct buf payload;
 
-	begin(&payload);
+	begin(slot, &payload);
 	for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++) {
 		struct slice value = lookup(result, kept[i]);
 
@@ -183,6 +191,16 @@ static void on_initialize_answer(void *ctx, const struct acp_answer *answer)
 		stop_process(slot, END_NOT_INITIALIZED);
 		return;
 	}
+	if (!answer->ok && answer->code == ACP_VERSION_UNSUPPORTED) {
+		version =
+			lookup(lookup(answer->error, SLICE("data")), SLICE("supported"));
+		(void)snprintf(text, sizeof(text),
+			       "the agent speaks ACP %.40s only, perch speaks version 1",
+			       version.len ? log_quote(version, quoted)
+					   : "of another version");
+		make_unusable(slot, text);
+		return;
+	}
 	if (!answer->ok) {
 		(void)snprintf(
 			text, sizeof(text),
@@ -201,11 +219,10 @@ static void on_initialize_answer(void *ctx, const struct acp_answer *answer)
 	slot->state = SLOT_READY;
 	report_initialized(slot, answer->result);
 	if (respawn_recovered(&slot->respawn)) {
-		begin(&payload);
+		begin(slot, &payload);
 		end(slot, "circuit_recovered", &payload);
 	}
-	turns_agent_ready(slot->options.turns,
-			  lookup(answer->result, SLICE("authMethods")));
+	peer_ready(slot->options.peer, answer->result);
 	slot->options.events->on_ready(slot->options.ctx);
 }
 
@@ -221,11 +238,22 @@ static void initialize(struct slot *slot)
 
 /* --- The process's events --- */
 
+/* All sessions are closed, or had their time. */
+static void on_closed(void *ctx)
+{
+	struct slot *slot = ctx;
+
+	timer_stop(slot->close_timer);
+	child_stop(slot->child);
+}
+
 static void on_stdout(void *ctx, struct slice bytes)
 {
 	struct slot *slot = ctx;
 
 	acp_receive(slot->acp, bytes);
+	if (timer_armed(slot->close_timer) && slot->options.peer->closing == 0)
+		on_closed(slot);
 }
 
 static void on_stdout_end(void *ctx)
@@ -267,7 +295,7 @@ static void on_pause(void *ctx, bool stopped)
 	int64_t now_ms = loop_now_ms();
 	struct buf payload;
 
-	begin(&payload);
+	begin(slot, &payload);
 	(void)json_write_member_string(&payload, SLICE("reason"), SLICE("stopped"));
 	if (!stopped && slot->paused_ms)
 		(void)json_write_member_int(&payload, SLICE("sinceMs"),
@@ -284,7 +312,7 @@ static void wait_to_respawn(struct slot *slot, int64_t delay_ms, bool open,
 {
 	struct buf payload;
 
-	begin(&payload);
+	begin(slot, &payload);
 	if (open) {
 		(void)json_write_member_int(&payload, SLICE("cooldownMs"), delay_ms);
 		(void)json_write_member_string(&payload, SLICE("error"), slice_of(error));
@@ -310,16 +338,22 @@ static void on_respawn(void *ctx)
 
 	if (spawn(slot, &err))
 		return;
-	wait_to_respawn(slot, respawn_failed(&slot->respawn, loop_now_ms()), true,
-			err.text);
-	slot->options.events->on_crash(slot->options.ctx, true);
+	slot_start_later(slot, err.text);
 }
 
-static const char *reason_of(enum slot_end why, const struct child_exit *how)
+void slot_start_later(struct slot *slot, const char *error)
+{
+	wait_to_respawn(slot, respawn_failed(&slot->respawn, loop_now_ms()), true, error);
+	peer_down(slot->options.peer);
+	slot->options.events->on_crash(slot->options.ctx, slot->options.peer->slot, true);
+}
+
+/* @early: it never answered initialize, which makes the best exit status a failure. */
+static const char *reason_of(enum slot_end why, const struct child_exit *how, bool early)
 {
 	switch (why) {
 	case END_BY_ITSELF:
-		return how->by_signal || how->code != 0 ? "crash" : "exit";
+		return how->by_signal || how->code != 0 || early ? "crash" : "exit";
 	case END_STDOUT_CLOSED:
 		return "stdout_closed";
 	case END_STOPPED:
@@ -331,16 +365,30 @@ static const char *reason_of(enum slot_end why, const struct child_exit *how)
 	return "stopped";
 }
 
-static void report_exit(struct slot *slot, const struct child_exit *how)
+static void write_how(struct buf *payload, const struct child_exit *how)
+{
+	const char *name = how->by_signal ? sigabbrev_np(how->code) : NULL;
+	char text[32];
+
+	if (!how->by_signal) {
+		(void)json_write_member_int(payload, SLICE("code"), how->code);
+		return;
+	}
+	(void)snprintf(text, sizeof(text), "SIG%s", name ? name : "RT");
+	(void)json_write_member_string(payload, SLICE("signal"), slice_of(text));
+}
+
+static void report_exit(struct slot *slot, const struct child_exit *how, bool early,
+			const char *text)
 {
 	struct buf payload, tail;
 
 	output_flush(&slot->output, loop_now_ms(), emit_output, slot);
-	begin(&payload);
-	(void)json_write_member_int(
-		&payload, how->by_signal ? SLICE("signal") : SLICE("code"), how->code);
+	begin(slot, &payload);
+	write_how(&payload, how);
 	(void)json_write_member_string(&payload, SLICE("reason"),
-				       slice_of(reason_of(slot->end, how)));
+				       slice_of(reason_of(slot->end, how, early)));
+	(void)json_write_member_string(&payload, SLICE("error"), slice_of(text));
 	buf_init(&tail, 3 * OUTPUT_TAIL_BYTES);
 	output_tail(&slot->output, &tail);
 	if (tail.len)
@@ -378,7 +426,32 @@ static void after_exit(struct slot *slot, enum slot_end why, const char *text)
 	}
 	delay_ms = respawn_crashed(&slot->respawn, loop_now_ms(), &opened);
 	wait_to_respawn(slot, delay_ms, opened, text);
-	slot->options.events->on_crash(slot->options.ctx, opened);
+	if (opened)
+		peer_down(slot->options.peer);
+	slot->options.events->on_crash(slot->options.ctx, slot->options.peer->slot,
+				       opened);
+}
+
+/* What happened, for people. */
+static void describe(const struct child_exit *how, enum slot_end why, bool early,
+		     char *out, size_t size)
+{
+	const char *name = how->by_signal ? sigabbrev_np(how->code) : NULL;
+	char end[32];
+
+	if (name)
+		(void)snprintf(end, sizeof(end), "SIG%s", name);
+	else
+		(void)snprintf(end, sizeof(end), "%s %d",
+			       how->by_signal ? "signal" : "status", how->code);
+	if (how->deaf)
+		(void)snprintf(out, size, "the agent did not read its stdin (%s)", end);
+	else
+		(void)snprintf(
+			out, size, "the agent %s (%s)%s",
+			why == END_BY_ITSELF ? "exited" : "was stopped", end,
+			early ? " before it answered initialize (does it speak ACP?)"
+			      : "");
 }
 
 static void on_exit_of_child(void *ctx, const struct child_exit *how)
@@ -389,14 +462,11 @@ static void on_exit_of_child(void *ctx, const struct child_exit *how)
 	char text[128];
 
 	timer_stop(slot->stdout_timer);
-	(void)snprintf(text, sizeof(text), "the agent %s (%s %d)%s",
-		       why == END_BY_ITSELF ? "exited" : "was stopped",
-		       how->by_signal ? "signal" : "status", how->code,
-		       early ? " before it answered initialize (does it speak ACP?)"
-			     : "");
+	timer_stop(slot->close_timer);
+	describe(how, why, early, text, sizeof(text));
 	log_info("agent", "%s", text);
-	report_exit(slot, how);
-	turns_agent_gone(slot->options.turns, text);
+	report_exit(slot, how, early, text);
+	peer_gone(slot->options.peer, text);
 	child_destroy(slot->child);
 	slot->child = NULL;
 	acp_destroy(slot->acp);
@@ -436,7 +506,7 @@ static bool spawn(struct slot *slot, struct err *err)
 	output_init(&slot->output);
 	slot->acp =
 		acp_create(slot->options.loop, &acp_events, slot, write_to_child, slot);
-	turns_set_agent(slot->options.turns, slot->acp);
+	peer_connected(slot->options.peer, slot->acp);
 	initialize(slot);
 	return true;
 }
@@ -448,6 +518,7 @@ struct slot *slot_create(const struct slot_options *options)
 	slot->options = *options;
 	slot->timer = timer_create_on(options->loop, on_respawn, slot);
 	slot->stdout_timer = timer_create_on(options->loop, on_stdout_grace, slot);
+	slot->close_timer = timer_create_on(options->loop, on_closed, slot);
 	return slot;
 }
 
@@ -457,9 +528,10 @@ void slot_destroy(struct slot *slot)
 		return;
 	timer_destroy(slot->timer);
 	timer_destroy(slot->stdout_timer);
+	timer_destroy(slot->close_timer);
 	if (slot->child) {
 		child_destroy(slot->child);
-		turns_agent_gone(slot->options.turns, "the harness ended");
+		peer_gone(slot->options.peer, "the harness ended");
 		acp_destroy(slot->acp);
 		output_finish(&slot->output);
 	}

@@ -140,8 +140,8 @@ static void decide(struct steer *steer, struct channel *channel,
 	buf_init(&option, control->option_id.len);
 	(void)json_unescape(control->nonce, &nonce);
 	(void)json_unescape(control->option_id, &option);
-	status = asks_decide(turns_asks(steer->turns), channel, buf_slice(&nonce),
-			     buf_slice(&option));
+	status = asks_decide(turns_asks(steer->turns, channel), channel,
+			     buf_slice(&nonce), buf_slice(&option));
 	buf_finish(&nonce);
 	buf_finish(&option);
 	answer(asker, status, 0,
@@ -218,7 +218,7 @@ static void fetch_body(struct steer *steer, const struct control *control,
 
 	if (control->has_epoch &&
 	    strcmp(control->epoch, sender_epoch(steer->sender)) == 0)
-		whole = asks_body(turns_asks(steer->turns), control->seq, &channel);
+		whole = turns_body(steer->turns, control->seq, &channel);
 	if (whole.len == 0 || !channel) {
 		answer(asker, "refused", 0,
 		       channel ? "that event was sent whole"

@@ -4,51 +4,37 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/acp.h"
 #include "agent/asks.h"
 #include "agent/channel.h"
+#include "agent/peer.h"
 #include "agent/sender.h"
-#include "agent/turn_clock.h"
-#include "wire/base/map.h"
+#include "agent/turn.h"
 #include "wire/host/loop.h"
 
-/* The conversation: channels, their sessions, and one turn at a time in each. A turn
- * begins with turn_started and ends with turn_completed, whatever happens between. */
+/* The conversation: channels, the slots that they are given to, their sessions, and one
+ * turn at a time in each. */
 struct turns;
 
-enum turn_phase {
-	TURN_OPENING,       /* waits for its session */
-	TURN_SETTING_MODEL, /* switch_model comes before the prompt */
-	TURN_RUNNING,       /* the prompt is with the agent */
-};
-
-struct turn {
-	char id[UUID_LEN + 1];
-	uint64_t serial; /* tells an answer that comes after its turn's end */
-	enum turn_phase phase;
-	struct prompt *prompt;
-	struct turn_clock clock;
-	const char *cancelled_by; /* "owner" or "timeout" once we cancelled it */
-	bool requeue;             /* cancelled to run again, with another model */
-	int64_t started_unix_ms, session_ms, dispatched_ms,
-		first_output_ms; /* 0: not yet */
-	struct map tools;        /* open tool calls, by id */
-};
+#define TURNS_SLOTS_MAX 32 /* design §3 */
 
 struct turns_events {
 	/* A turn is over; @end_turn: the agent said so by itself. */
 	void (*on_turn_end)(void *ctx, bool end_turn);
-	/* The agent did not end a cancelled turn: it must be replaced. */
-	void (*on_stuck)(void *ctx);
+	/* The agent in @slot did not end a cancelled turn: it must be replaced. */
+	void (*on_stuck)(void *ctx, int slot);
+	/* A session was opened in @channel that later starts may go on with. NULL: nobody
+	 * wants to know. */
+	void (*on_session)(void *ctx, const struct channel *channel);
 };
 
 struct turns_options {
 	struct loop *loop;
 	struct sender *sender;
+	int slots;            /* 1 to TURNS_SLOTS_MAX */
 	const char *cwd;      /* absolute */
 	char *const *command; /* argv, for what to tell a person */
 	int64_t idle_ms, hard_ms;
-	enum permission_policy policy;
+	struct permission_rules rules;
 	int64_t permission_ms;
 	const struct turns_events *events;
 	void *ctx;
@@ -56,32 +42,17 @@ struct turns_options {
 
 struct turns *turns_create(const struct turns_options *options);
 void turns_destroy(struct turns *turns);
-/* Before the agent is ready; the first is the default one. */
-void turns_add_channel(struct turns *turns, const char *name, const struct uuid *uuid);
+/* Before any agent is ready; the first is the default one. */
+struct channel *turns_add_channel(struct turns *turns, const char *name,
+				  const struct uuid *uuid);
 struct channel *turns_channel(struct turns *turns,
 			      struct slice uuid);                    /* NULL: not ours */
 struct channel *turns_channel_at(struct turns *turns, size_t index); /* NULL: no more */
-struct asks *turns_asks(struct turns *turns);
-
-/* The connection to the agent, from its start on (requests may come before it is ready).
- */
-void turns_set_agent(struct turns *turns, struct acp *acp);
-/* It has answered initialize. @auth_methods: array text or empty; copied. Opens the
- * default channel's session and starts what waits. */
-void turns_agent_ready(struct turns *turns, struct slice auth_methods);
-/* It is being stopped: running turns are cancelled, none begins. */
-void turns_agent_stopping(struct turns *turns);
-/* It is gone: closes the connection, ends every turn with @reason, forgets the
- * sessions. */
-void turns_agent_gone(struct turns *turns, const char *reason);
-
-/* From the connection. turns_read() mirrors the line: @line, @raw, @route as in acp.h.
- * @elsewhere: where it belongs when it is of no channel. */
-void turns_read(struct turns *turns, const struct acp_line *line,
-		const struct acp_line *raw, size_t bytes, void *route,
-		const struct feed_context *elsewhere);
-void turns_request(struct turns *turns, const struct acp_line *line);
-void turns_notification(struct turns *turns, const struct acp_line *line);
+struct peer *turns_peer(struct turns *turns, int slot);
+/* The open permission requests of the agent that @channel is given to. */
+struct asks *turns_asks(struct turns *turns, const struct channel *channel);
+/* asks_body() over all agents. */
+struct slice turns_body(struct turns *turns, uint64_t seq, struct channel **channel_out);
 
 enum turns_prompted { PROMPT_STARTED, PROMPT_QUEUED, PROMPT_BUSY };
 /* @position_out: from 1, when queued. BUSY: CHANNEL_PROMPTS_MAX wait. */

@@ -38,7 +38,7 @@ test("an agent sees its folder, pipes, and nothing of ours", () => withHarness(a
 test("a crash ends the turn with the reason, and the agent starts again", () => withHarness(async (harness) => {
 	await harness.prompt("stderr 2\nsay before\ncrash SIGSEGV");
 	const exited = await harness.event("agent_exited");
-	assert.deepEqual([exited.payload.signal, exited.payload.reason, exited.payload.failedRequests], [11, "crash", 1]);
+	assert.deepEqual([exited.payload.signal, exited.payload.reason, exited.payload.failedRequests], ["SIGSEGV", "crash", 1]);
 	assert.ok(exited.payload.stderrTail.includes("log line 1"));
 	const done = await harness.completed();
 	assert.equal(done.cancelledBy, "exit");
@@ -139,7 +139,9 @@ test("without an owner it says what to do", async () => {
 });
 
 for (const [args, wanted] of [
-	[["--slots", "4", "--", "x"], /--slots 4: this version runs one agent process/],
+	[["--slots", "33", "--", "x"], /--slots/],
+	[["--permission-rules", "allow reed", "--", "x"], /no tool kind "reed"/],
+	[["--permission-rules", "read", "--", "x"], /want ask, allow or reject/],
 	[["--env", "PERCH_HOME", "--", "x"], /--env PERCH_HOME/],
 	[["--control", "some", "--", "x"], /want none, approve or full/],
 	[["--permissions", "maybe", "--", "x"], /want ask, allow or reject/],

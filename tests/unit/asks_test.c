@@ -91,10 +91,11 @@ static void create(enum permission_policy policy, int64_t timeout_ms)
 {
 	struct asks_options options = {.loop = loop,
 				       .sender = &sender,
-				       .policy = policy,
 				       .timeout_ms = timeout_ms,
 				       .on_change = on_change};
+	struct err err;
 
+	ck_assert(permission_parse_rules("", policy, &options.rules, &err));
 	asks = asks_create(&options);
 	asks_set_acp(asks, acp);
 }
