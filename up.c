@@ -327,15 +327,17 @@ static void turn(struct up *up, int timeout_ms)
 	}
 }
 
-/* Waits until a part is ready; says so when that takes long. False if it exits, if we are
- * to stop, or after @wait_ms. */
+/* Waits until a part is ready; says so when that takes long. False if it exits, if it
+ * closes its ready descriptor without a word (its agent failed), if we are to stop, or
+ * after @wait_ms. */
 static bool part_wait(struct up *up, enum part part, int64_t wait_ms)
 {
 	struct part_state *state = &up->parts[part];
 	int64_t start = now_ms();
 	bool said = false;
 
-	while (!state->ready && state->pid != 0 && !up->stopping) {
+	while (!state->ready && state->pid != 0 && state->ready_fd >= 0 &&
+	       !up->stopping) {
 		int64_t waited = now_ms() - start;
 
 		if (waited >= wait_ms)
@@ -438,8 +440,13 @@ static bool start_agent(struct up *up, struct err *err)
 		return false;
 	if (!part_wait(up, PART_AGENT, UP_AGENT_WAIT_MS) && !up->stopping &&
 	    up->parts[PART_AGENT].pid != 0)
-		(void)fprintf(stderr, "perch: the agent is not ready yet; the page shows "
-				      "how far it is\n");
+		(void)fprintf(
+			stderr,
+			up->parts[PART_AGENT].ready_fd < 0
+				? "perch: the agent failed to start (see above); it "
+				  "is tried again, the page shows how that goes\n"
+				: "perch: the agent is not ready yet; the page "
+				  "shows how far it is\n");
 	return true;
 }
 

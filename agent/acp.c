@@ -1,5 +1,6 @@
 #include "agent/acp.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ struct acp {
 	void *write_ctx;
 	struct reader reader;
 	struct timer *timer;
+	int64_t due_ms; /* when it was to fire */
 	struct call *calls;
 	uint64_t next_id;
 	bool closed;
@@ -39,6 +41,11 @@ struct sending {
 	void *ctx;
 };
 
+/* The timer came so much too late that we must have been stopped, or the machine asleep:
+ * answers may lie in the pipe, and get some time to be read. Our choice. */
+#define STOPPED_MS 1000
+#define AFTER_STOP_MS 5000
+
 static void arm(struct acp *acp)
 {
 	int64_t next_ms = INT64_MAX, now_ms = loop_now_ms();
@@ -47,6 +54,7 @@ static void arm(struct acp *acp)
 		if (call->deadline_ms < next_ms)
 			next_ms = call->deadline_ms;
 	}
+	acp->due_ms = next_ms;
 	if (next_ms == INT64_MAX)
 		timer_stop(acp->timer);
 	else
@@ -70,18 +78,36 @@ static void fail_call(struct call *call, enum acp_failure failure)
 	free(call);
 }
 
+/* Nobody waits for its answer any more; the agent may stop working on it. */
+static void cancel_request(struct acp *acp, const struct call *call)
+{
+	struct buf params;
+
+	buf_init(&params, 64);
+	(void)buf_printf(&params, "{\"requestId\":%" PRIu64 "}", call->id);
+	acp_notify(acp, "$/cancel_request", buf_slice(&params), call->route);
+	buf_finish(&params);
+}
+
 static void on_timer(void *ctx)
 {
 	struct acp *acp = ctx;
-	int64_t now_ms = loop_now_ms();
+	int64_t now_ms = loop_now_ms(), late_ms = now_ms - acp->due_ms;
 	struct call **at = &acp->calls;
+	struct call *call;
 
+	for (call = acp->calls; call && late_ms >= STOPPED_MS; call = call->next) {
+		if (call->deadline_ms < now_ms + AFTER_STOP_MS)
+			call->deadline_ms = now_ms + AFTER_STOP_MS;
+	}
 	while (*at) {
 		if ((*at)->deadline_ms > now_ms) {
 			at = &(*at)->next;
 			continue;
 		}
-		fail_call(unlink_call(at), ACP_TIMED_OUT);
+		call = unlink_call(at);
+		cancel_request(acp, call);
+		fail_call(call, ACP_TIMED_OUT);
 		at = &acp->calls; /* the callback may have made or ended others */
 	}
 	arm(acp);
@@ -96,6 +122,7 @@ struct acp *acp_create(struct loop *loop, const struct acp_events *events, void 
 	acp->ctx = ctx;
 	acp->write = write;
 	acp->write_ctx = write_ctx;
+	acp->due_ms = INT64_MAX;
 	acp->timer = timer_create_on(loop, on_timer, acp);
 	reader_init(&acp->reader, AGENT_LINE_MAX);
 	return acp;
@@ -305,10 +332,36 @@ static void take_line(struct acp *acp, const struct acp_line *line,
 	}
 }
 
+/* What stands behind the terminal control sequences that @text begins with: launchers
+ * write a title (ESC ] … BEL) or colours (ESC [ … letter) in front of whatever comes
+ * next. */
+static struct slice behind_escapes(struct slice text)
+{
+	while (text.len > 2 && text.ptr[0] == '\x1b') {
+		size_t at = 2;
+
+		if (text.ptr[1] == ']') {
+			while (at < text.len && text.ptr[at] != '\a' &&
+			       text.ptr[at] != '\x1b')
+				at++;
+			at += at < text.len && text.ptr[at] == '\x1b'; /* ESC \ */
+		} else if (text.ptr[1] == '[') {
+			while (at < text.len &&
+			       (text.ptr[at] < '@' || text.ptr[at] > '~'))
+				at++;
+		} else {
+			return text;
+		}
+		text = slice_sub(text, at < text.len ? at + 1 : at, text.len);
+	}
+	return text;
+}
+
 static void on_line(void *ctx, struct slice text, size_t bytes)
 {
 	struct acp *acp = ctx;
 	struct acp_line raw, line;
+	struct slice behind = behind_escapes(text);
 	struct buf repaired;
 
 	acp_line_scan(text, &raw);
@@ -320,6 +373,12 @@ static void on_line(void *ctx, struct slice text, size_t bytes)
 	}
 	if (raw.shape == ACP_BLANK)
 		return;
+	if (raw.shape == ACP_BROKEN && behind.len < text.len && bytes == text.len) {
+		/* The line is shown as it came, the message is acted on. */
+		acp->events->on_read(acp->ctx, &raw, &raw, bytes, NULL);
+		on_line(acp, behind, behind.len);
+		return;
+	}
 	if (raw.shape != ACP_BROKEN || !raw.repairable) {
 		take_line(acp, &raw, &raw, bytes);
 		return;

@@ -21,6 +21,9 @@
 #define READ_BYTES (64u << 10)
 /* Reads in one turn of the loop: other children and the relay want theirs too. */
 #define READS_PER_TURN 8
+/* Names the tree of processes that an agent starts, see proctree.h. */
+#define CHILD_MARK "AGENT_TREE"
+#define CHILD_MARK_LEN 16 /* hex digits */
 /* What a line that waits holds beside its bytes, here and with whoever wrote it. */
 #define LINE_OVERHEAD 512
 
@@ -89,10 +92,11 @@ struct child {
 	struct child_options options;
 	enum child_state state;
 	pid_t pid;
-	struct watch *in, *out, *err; /* NULL: closed */
-	struct timer *timer;          /* for the next step of stopping or draining */
-	struct line *first, **last;   /* not written yet */
-	size_t queued;                /* their bytes */
+	char mark[sizeof(CHILD_MARK "=") + CHILD_MARK_LEN]; /* in its environment */
+	struct watch *in, *out, *err;                       /* NULL: closed */
+	struct timer *timer;        /* for the next step of stopping or draining */
+	struct line *first, **last; /* not written yet */
+	size_t queued;              /* their bytes */
 	bool writing; /* inside write_lines(): a callback that writes more only queues */
 	struct child_exit how;
 };
@@ -123,7 +127,7 @@ static void kill_tree(struct child *child)
 	size_t count = others(child->set, child, spare);
 
 	(void)kill(-child->pid, SIGKILL);
-	proctree_kill(child->pid, spare, count);
+	proctree_kill(child->pid, child->mark, spare, count);
 }
 
 /* --- Writing --- */
@@ -210,8 +214,10 @@ void child_write(struct child *child, struct slice bytes, child_on_written *on_w
 
 	if (!child->in || child->queued + LINE_OVERHEAD + bytes.len > CHILD_QUEUE_MAX) {
 		on_written(ctx, bytes, CHILD_NOT_WRITTEN);
-		if (child->in)
+		if (child->in) {
+			child->how.deaf = true;
 			end_deaf(child);
+		}
 		return;
 	}
 	line = mem_alloc(sizeof(*line));
@@ -289,7 +295,8 @@ static void on_timer(void *ctx)
 
 	switch (child->state) {
 	case CHILD_CLOSING:
-		child->how.deaf = !child->how.asked;
+		if (!child->how.asked)
+			child->how.deaf = true; /* it lives, and had closed its stdin */
 		if (child->how.deaf)
 			log_warn("agent", "does not read its stdin: it is ended");
 		step(child, CHILD_TERMINATING);
@@ -509,6 +516,32 @@ failed:
 	_exit(127);
 }
 
+/* The environment that it gets: @environment and @mark. The list is to be freed. */
+static char **with_mark(char *const *environment, char *mark)
+{
+	size_t count = 0;
+	char **list;
+
+	while (environment[count])
+		count++;
+	list = mem_array(count + 2, sizeof(*list));
+	list[0] = mark;
+	for (size_t i = 0; i < count; i++)
+		list[i + 1] = environment[i];
+	return list;
+}
+
+static void make_mark(char out[sizeof(CHILD_MARK "=") + CHILD_MARK_LEN])
+{
+	uint8_t bytes[CHILD_MARK_LEN / 2];
+	char hex[CHILD_MARK_LEN + 1] = "";
+
+	loop_random(bytes, sizeof(bytes));
+	hex_encode(bytes, sizeof(bytes), hex);
+	(void)snprintf(out, sizeof(CHILD_MARK "=") + CHILD_MARK_LEN, CHILD_MARK "=%s",
+		       hex);
+}
+
 static void close_pair(int pair[2])
 {
 	for (int i = 0; i < 2; i++) {
@@ -575,11 +608,16 @@ struct child *child_spawn(struct children *set, const struct child_options *opti
 			  struct err *err)
 {
 	int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+	char mark[sizeof(CHILD_MARK "=") + CHILD_MARK_LEN];
+	struct child_options marked = *options;
 	struct child *child = NULL;
+	char **environment;
 	struct buf program;
 	pid_t pid = 0;
 
 	assert(set->count < CHILDREN_MAX);
+	make_mark(mark);
+	marked.environment = environment = with_mark(options->environment, mark);
 	buf_init(&program, 64u << 10);
 	if (!find_program(options, &program, err))
 		goto out;
@@ -587,10 +625,11 @@ struct child *child_spawn(struct children *set, const struct child_options *opti
 		if (!make_pipe(pipes[i], err))
 			goto out;
 	}
-	if (!launch(buf_text(&program), options, pipes, &pid, err))
+	if (!launch(buf_text(&program), &marked, pipes, &pid, err))
 		goto out;
 	child = mem_alloc(sizeof(*child));
 	*child = (struct child){.set = set, .options = *options, .pid = pid};
+	memcpy(child->mark, mark, sizeof(child->mark));
 	child->last = &child->first;
 	child->timer = timer_create_on(set->loop, on_timer, child);
 	child->in = watch_open(set->loop, pipes[0][1], child);
@@ -606,6 +645,7 @@ out:
 	for (int i = 0; i < 3; i++)
 		close_pair(pipes[i]);
 	buf_finish(&program);
+	free(environment);
 	return child;
 }
 

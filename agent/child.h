@@ -31,7 +31,7 @@ struct child_exit {
 	bool by_signal;
 	int code;   /* exit status, or the signal's number */
 	bool asked; /* child_stop() was called before */
-	bool deaf;  /* we ended it: it did not read its stdin, or had closed it */
+	bool deaf; /* it did not read its stdin, or closed it and lived on: we ended it */
 };
 
 struct child_events {
@@ -93,7 +93,8 @@ void child_stop(struct child *child);
  * SSL_CERT_*, NODE_* NPM_* npm_* NVM_* VOLTA_* PYTHON* VIRTUAL_ENV UV_*, and what is
  * meant for agents: ANTHROPIC_* CLAUDE_* OPENAI_* CODEX_* GEMINI_* GOOGLE_* OPENCODE_*.
  * All else only when named in @extra: NAME (ours, if set) or NAME=VALUE. PERCH_* never:
- * it may hold keys.
+ * it may hold keys. Every child also gets AGENT_TREE, a random word by which we know
+ * its descendants.
  *
  * Gives a NULL-terminated array to be freed by child_environment_free(); NULL with @err
  * for a bad NAME.

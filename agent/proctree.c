@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "wire/base/buf.h"
 #include "wire/base/mem.h"
 #include "wire/base/slice.h"
 
@@ -17,9 +18,12 @@
  * keep us busy for ever. */
 #define PROCESSES_MAX 65536
 #define WALKS_MAX 16
+/* Of an environment that is searched for a mark; the kernel's own limit for one string is
+ * far below. */
+#define ENVIRONMENT_MAX (1u << 20)
 
 struct process {
-	pid_t pid, parent;
+	pid_t pid, parent, session;
 	char state;
 	bool doomed;
 };
@@ -29,14 +33,15 @@ struct table {
 	size_t count, cap;
 };
 
-/* /proc/PID/stat: "PID (NAME) STATE PARENT …"; NAME may hold anything, so from the last
+/* /proc/PID/stat: "PID (NAME) STATE PARENT GROUP SESSION …"; NAME may hold anything, so
+ * from the last
  * ')'. */
 static bool read_process(pid_t pid, struct process *out)
 {
 	char path[64], text[512];
-	struct slice rest, parent;
+	struct slice rest, parent, group, session;
 	const char *name_end;
-	uint64_t number;
+	uint64_t number, session_number;
 	ssize_t len;
 	int fd;
 
@@ -56,10 +61,14 @@ static bool read_process(pid_t pid, struct process *out)
 	out->state = rest.ptr[2];
 	rest = slice_sub(rest, 4, rest.len);
 	if (!slice_take_until(&rest, ' ', &parent) ||
-	    !slice_parse_u64(parent, INT32_MAX, &number))
+	    !slice_take_until(&rest, ' ', &group) ||
+	    !slice_take_until(&rest, ' ', &session) ||
+	    !slice_parse_u64(parent, INT32_MAX, &number) ||
+	    !slice_parse_u64(session, INT32_MAX, &session_number))
 		return false;
 	out->pid = pid;
 	out->parent = (pid_t)number;
+	out->session = (pid_t)session_number;
 	out->doomed = false;
 	return true;
 }
@@ -96,18 +105,58 @@ static bool is_spared(pid_t pid, const pid_t *spare, size_t spare_count)
 	return false;
 }
 
-/* One pass: marks what is doomed by itself or by its parent. True if it marked any. */
-static bool mark(struct table *table, pid_t root, const pid_t *spare, size_t spare_count)
+/* True if @pid has @entry in its environment. */
+static bool has_entry(pid_t pid, const char *entry)
 {
-	pid_t self = getpid();
+	char path[64], bytes[4096];
+	struct buf text;
+	ssize_t got;
+	bool found;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	buf_init(&text, ENVIRONMENT_MAX);
+	while ((got = read(fd, bytes, sizeof(bytes))) > 0) {
+		if (!buf_append(&text, (struct slice){bytes, (size_t)got}))
+			break;
+	}
+	(void)close(fd);
+	found = text.len > 0 && memmem(text.ptr, text.len, entry, strlen(entry));
+	buf_finish(&text);
+	return found;
+}
+
+struct hunt {
+	pid_t root, self;
+	const char *mark;
+	const pid_t *spare;
+	size_t spare_count;
+};
+
+/* A child of ours that is no agent: what some agent left behind. Whose? */
+static bool is_orphan_of_root(const struct hunt *hunt, const struct process *process)
+{
+	return process->parent == hunt->self &&
+	       (hunt->spare_count == 0 || process->session == hunt->root ||
+		has_entry(process->pid, hunt->mark));
+}
+
+/* One pass: marks what is doomed by itself or by its parent. True if it marked any. */
+static bool mark(struct table *table, const struct hunt *hunt)
+{
 	bool found = false;
 
 	for (size_t i = 0; i < table->count; i++) {
 		struct process *process = &table->list[i];
-		bool doomed = process->pid == root || process->parent == self;
+		bool doomed;
 
-		if (process->doomed || is_spared(process->pid, spare, spare_count))
+		if (process->doomed ||
+		    is_spared(process->pid, hunt->spare, hunt->spare_count))
 			continue;
+		doomed = process->pid == hunt->root || is_orphan_of_root(hunt, process);
 		for (size_t k = 0; k < table->count && !doomed; k++)
 			doomed = table->list[k].doomed &&
 				 table->list[k].pid == process->parent;
@@ -117,15 +166,20 @@ static bool mark(struct table *table, pid_t root, const pid_t *spare, size_t spa
 	return found;
 }
 
-void proctree_kill(pid_t root, const pid_t *spare, size_t spare_count)
+void proctree_kill(pid_t root, const char *entry, const pid_t *spare, size_t spare_count)
 {
+	const struct hunt hunt = {.root = root,
+				  .self = getpid(),
+				  .mark = entry,
+				  .spare = spare,
+				  .spare_count = spare_count};
 	struct table table = {0};
 	bool alive = true;
 
 	for (int walk = 0; alive && walk < WALKS_MAX; walk++) {
 		alive = false;
 		read_table(&table);
-		while (mark(&table, root, spare, spare_count))
+		while (mark(&table, &hunt))
 			continue;
 		for (size_t i = 0; i < table.count; i++) {
 			struct process *process = &table.list[i];

@@ -11,11 +11,15 @@
 /**
  * proctree_kill - SIGKILL to everything below an agent
  * @root: the agent (its own process is killed too); 0: none
+ * @mark: an environment entry ("NAME=VALUE") that only @root was given, and so only its
+ * descendants have
  * @spare, @spare_count: our other children; neither they nor what is below them is
- * touched, every other child of ours is an orphan of @root Walks again until nothing new
- * is found: a process may fork while it is being walked.
+ * touched
+ * An orphan that became ours is @root's by its session or by @mark; while there are no
+ * others, all are. Walks again until nothing new is found: a process may fork while it is
+ * being walked.
  */
-void proctree_kill(pid_t root, const pid_t *spare, size_t spare_count);
+void proctree_kill(pid_t root, const char *mark, const pid_t *spare, size_t spare_count);
 /* Reaps dead children of ours but @spare: orphans that became ours. */
 void proctree_reap(const pid_t *spare, size_t spare_count);
 

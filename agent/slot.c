@@ -353,7 +353,8 @@ static const char *reason_of(enum slot_end why, const struct child_exit *how, bo
 {
 	switch (why) {
 	case END_BY_ITSELF:
-		return how->by_signal || how->code != 0 || early ? "crash" : "exit";
+		return how->by_signal || how->code != 0 || how->deaf || early ? "crash"
+									      : "exit";
 	case END_STDOUT_CLOSED:
 		return "stdout_closed";
 	case END_STOPPED:

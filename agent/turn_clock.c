@@ -44,11 +44,11 @@ int64_t turn_clock_next(const struct turn_clock *clock)
 	return end < next ? end : next;
 }
 
-void turn_clock_slept(struct turn_clock *clock, int64_t late_ms)
+void turn_clock_slept(struct turn_clock *clock, int64_t now_ms)
 {
-	clock->heard_ms += late_ms;
+	clock->heard_ms = now_ms;
 	if (clock->cancelled_ms != 0)
-		clock->cancelled_ms += late_ms;
+		clock->cancelled_ms = now_ms;
 }
 
 int64_t turn_clock_left(const struct turn_clock *clock, int64_t now_ms)

@@ -37,9 +37,10 @@ void turn_clock_start(struct turn_clock *clock, int64_t idle_ms, int64_t hard_ms
 enum turn_due turn_clock_due(const struct turn_clock *clock, int64_t now_ms);
 /* The earliest time at which something may be due. */
 int64_t turn_clock_next(const struct turn_clock *clock);
-/* For @late_ms nobody looked (we were stopped, or the machine slept): neither silence nor
- * the grace of a cancel counts for that time. The hard cap does. */
-void turn_clock_slept(struct turn_clock *clock, int64_t late_ms);
+/* Nobody has looked for a while (we were stopped, or the machine slept), so what was said
+ * meanwhile is still to be read: silence, and the grace of a cancel, count from now. The
+ * hard cap stays. */
+void turn_clock_slept(struct turn_clock *clock, int64_t now_ms);
 /* What is left of the hard cap. */
 int64_t turn_clock_left(const struct turn_clock *clock, int64_t now_ms);
 

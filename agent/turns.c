@@ -11,8 +11,8 @@
 #include "wire/nostr/json.h"
 
 /* The timer came so much too late that we must have been stopped, or the machine asleep;
- * our choice, far above what a loaded machine does. */
-#define STOPPED_MS 2000
+ * our choice, above what a loaded machine does. */
+#define STOPPED_MS 1000
 
 struct step *step_create(struct turns *turns, struct channel *channel)
 {
@@ -107,13 +107,11 @@ static void on_asks_change(void *ctx, struct channel *channel)
 /* Silence while nobody could listen is none: what came meanwhile lies in the pipe. */
 static void forgive_sleep(struct turns *turns, int64_t now_ms)
 {
-	int64_t late_ms = now_ms - turns->due_ms;
-
-	if (turns->due_ms == INT64_MAX || late_ms < STOPPED_MS)
+	if (turns->due_ms == INT64_MAX || now_ms - turns->due_ms < STOPPED_MS)
 		return;
 	for (size_t i = 0; i < turns->channel_count; i++) {
 		if (turns->channels[i].turn)
-			turn_clock_slept(&turns->channels[i].turn->clock, late_ms);
+			turn_clock_slept(&turns->channels[i].turn->clock, now_ms);
 	}
 }
 

@@ -103,6 +103,11 @@ test("modes are set where the agent offers and takes them", () => withHarness(as
 	assert.equal(await status(harness.ask("set_mode", { modeId: "yolo" })), "unsupported");
 }));
 
+test("an agent that agrees to a model and lists the old one has not switched", () => withHarness(async (harness) => {
+	const result = await harness.ask("switch_model", { modelId: "large" });
+	assert.deepEqual([result.status, result.detail], ["unsupported_model", "the agent agreed, and lists the old one still"]);
+}, [], { agentEnv: { AGENT_STUBBORN: "1" } }));
+
 test("a model is switched between turns, and a busy turn runs again with the new one", () => withHarness(async (harness) => {
 	assert.equal(await status(harness.ask("switch_model", { modelId: "huge" })), "unsupported_model");
 	assert.equal(await status(harness.ask("switch_model", { modelId: "large" })), "switched");

@@ -138,6 +138,60 @@ test("a request with broken strings is asked nevertheless, and shown repaired", 
 	assert.ok(harness.said().includes('"optionId":"ok"'));
 }));
 
+for (const [kind, later, reason] of [
+	["read", false, "allowed"], ["read", true, "allowed"], ["search", false, "allowed"], ["execute", false, "rejected"], ["edit", false, undefined],
+	["future_kind", false, undefined],
+]) {
+	test(`rules by kind of tool: ${kind}${later ? ", said before the request" : ""} is ${reason ?? "asked"}`, () => withHarness(async (harness) => {
+		await harness.prompt(`kind ${kind}${later ? " later" : ""}`);
+		const { authorization } = await harness.permission();
+		assert.equal(authorization.actionable, !reason);
+		if (!reason)
+			await harness.ask("permission_decision", { requestNonce: authorization.requestNonce, optionId: "no" });
+		assert.equal((await harness.answer(authorization.requestNonce)).authorization.reason, reason ?? "applied");
+	}, ["--permission-rules", "allow read, search; reject execute"]));
+}
+
+test("a request that the agent takes back is over, and answered once", () => withHarness(async (harness) => {
+	await harness.turn("withdraw");
+	const { authorization: { requestNonce } } = await harness.permission();
+	const answer = await harness.answer(requestNonce);
+	assert.deepEqual([answer.authorization.reason, outcome(answer)], ["cancelled", { outcome: "cancelled" }]);
+	assert.equal(harness.ofKind("acp_write").filter(({ payload }) => payload.id === 903).length, 1);
+	assert.equal((await harness.ask("permission_decision", { requestNonce, optionId: "ok" })).status, "no_active_turn");
+}));
+
+test("two tabs that answer at once: one is applied, the other hears that it was decided", () => withHarness(async (harness) => {
+	const requestNonce = await askedNonce(harness);
+	const results = await Promise.all(["ok", "no"].map((optionId) => harness.ask("permission_decision", { requestNonce, optionId })));
+	assert.deepEqual(results.map(({ status }) => status).sort(), ["already_decided", "sent"]);
+	const chosen = results.find(({ status }) => status === "sent").optionId;
+	await harness.completed();
+	assert.equal(harness.said(), `chosen ${chosen}`);
+	assert.equal(harness.ofKind("acp_write").filter((event) => event.authorization?.requestNonce === requestNonce).length, 1);
+}));
+
+test("several requests wait at once and are answered in any order", () => withHarness(async (harness) => {
+	await harness.prompt("manyperms 3");
+	await harness.events.wait(() => harness.ofKind("acp_read").filter(({ authorization }) => authorization?.actionable).length === 3, "three requests");
+	const asked = harness.ofKind("acp_read").filter(({ authorization }) => authorization);
+	for (const [i, optionId] of [[2, "no"], [0, "ok"], [1, "never"]])
+		assert.equal((await harness.ask("permission_decision", { requestNonce: asked[i].authorization.requestNonce, optionId })).status, "sent");
+	assert.equal((await harness.completed()).stopReason, "end_turn");
+	for (const [i, optionId] of [[2, "no"], [0, "ok"], [1, "never"]]) {
+		const answer = await harness.answer(asked[i].authorization.requestNonce);
+		assert.deepEqual([answer.payload.id, outcome(answer).optionId], [asked[i].payload.id, optionId]);
+	}
+}));
+
+test("a request waits 300 seconds", () => withHarness(async (harness) => {
+	await askedNonce(harness);
+	const request = await harness.permission();
+	harness.publish({ type: "feed_sync", requestId: "sync", observer: "0badcafe", want: [] });
+	const { payload } = await harness.event("feed_state");
+	assert.ok(Math.abs(payload.pending[0].deadlineMs - Date.parse(request.timestamp) - 300000) < 50, JSON.stringify(payload.pending));
+}));
+
 test("a request without options is refused as invalid", () => withHarness(async (harness) => {
 	await harness.turn("badpermission");
 	assert.match(harness.said(), /-32602/);

@@ -48,6 +48,29 @@ test("a crash ends the turn with the reason, and the agent starts again", () => 
 	assert.equal((await harness.turn("say back again")).stopReason, "end_turn");
 }));
 
+test("an agent that ends before it answered anything has failed, whatever its status", () => withHarness(async (harness) => {
+	const { payload } = await harness.event("agent_exited");
+	assert.deepEqual([payload.code, payload.reason], [0, "crash"]);
+	assert.match(payload.error, /exited \(status 0\) before it answered initialize \(does it speak ACP\?\)/);
+	await harness.event("agent_respawning");
+}, [], { ready: false, agentEnv: { AGENT_CRASH: "0" } }));
+
+test("an agent that never reads its stdin is ended with that reason", () => withHarness(async (harness) => {
+	await harness.prompt("deafflood 40000");
+	const { payload } = await harness.event("agent_exited");
+	assert.match(payload.error, /did not read its stdin/);
+	assert.equal((await harness.completed()).cancelledBy, "exit");
+}));
+
+test("a line over 64 MiB costs that line and nothing else", () => withHarness(async (harness) => {
+	const done = await harness.turn("hugeline 65\nsay after it");
+	assert.equal(done.stopReason, "end_turn");
+	assert.ok(harness.said().endsWith("after it"));
+	const { payload } = await harness.event("acp_parse_error");
+	assert.match(payload.error, /too long/);
+	assert.ok(payload.bytes > 65 << 20);
+}));
+
 test("an agent that closes its stdout is stopped and its turn failed", () => withHarness(async (harness) => {
 	await harness.prompt("closestdout");
 	assert.equal((await harness.completed()).cancelledBy, "exit");
@@ -106,6 +129,13 @@ test("an agent of another protocol version is stopped, and said so", async () =>
 	assert.equal((await harness.exited).code, 1);
 	assert.match(harness.stderr, /speaks ACP version 2, perch speaks 1/);
 	assert.match(harness.ofKind("note")[0].payload.text, /speaks ACP version 2/);
+	await harness.stop();
+});
+
+test("an agent that knows only protocol 2 is stopped with its versions", async () => {
+	const harness = await Harness.start([], { ready: false, agentEnv: { AGENT_ONLY: "2" } });
+	assert.equal((await harness.exited).code, 1);
+	assert.match(harness.ofKind("note")[0].payload.text, /speaks ACP .*2.* only, perch speaks version 1/);
 	await harness.stop();
 });
 

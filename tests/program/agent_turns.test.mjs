@@ -1,5 +1,7 @@
 // Turns of `perch agent`: an agent on the official SDK, events opened by nostr-tools.
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { Harness } from "./support/harness.mjs";
 
@@ -68,6 +70,80 @@ test("requests that are not known are refused, with their ids as they were", () 
 	await harness.event("acp_write", ({ error, id }) => error?.code === -32601 && id === "a\"b");
 	await harness.event("acp_write", ({ error, id }) => error?.code === -32601 && typeof id === "number");
 }));
+
+test("files and terminals are not ours to give", () => withHarness(async (harness) => {
+	await harness.turn("read /etc/passwd\nwrite /tmp/x\nterm true\ntermkill");
+	assert.equal(harness.said(), "refused -32601;".repeat(4));
+	const { payload } = harness.ofKind("acp_write").find(({ payload: { method } }) => method === "initialize");
+	assert.deepEqual(payload.params.clientCapabilities, { fs: { readTextFile: false, writeTextFile: false }, terminal: false });
+}));
+
+test("an elicitation is shown and declined", () => withHarness(async (harness) => {
+	await harness.turn("elicit");
+	assert.equal(harness.said(), 'elicited {"action":"decline"}');
+	assert.ok(harness.ofKind("acp_read").some(({ payload }) => payload.method === "elicitation/create" && payload.params.message === "Which branch?"));
+}));
+
+test("ids of any kind are answered as they were, and stray answers are nobody's", () => withHarness(async (harness) => {
+	await harness.turn("nullid\nbigid\nnullerror\ncancelrequest\nsay still here");
+	assert.ok(harness.said().endsWith("still here"));
+	for (const id of [null, Number("9007199254740993"), 905])
+		await harness.event("acp_write", ({ error, id: answered }) => error?.code === -32601 && answered === id);
+	assert.equal(harness.ofKind("acp_write").filter(({ payload }) => payload.error).length, 3);
+}));
+
+test("a terminal's title in front of a message hides it not; a log that quotes one is no message", () => withHarness(async (harness) => {
+	await harness.turn("osc\necho\npretty\nsay .");
+	assert.equal(harness.said(), "behind a title.");
+	for (const start of ["\x1b]0;agent\x07", "DEBUG sent", "}"]) // the last: of a message over several lines
+		await harness.event("acp_parse_error", ({ line }) => line.startsWith(start));
+}));
+
+test("an agent that reads slowly gets every byte", async () => {
+	const text = "é✓x".repeat(15000);
+	const harness = await Harness.start(["--prompt", "slowread 1000\nsay read", "--prompt", `length ${text}`, "--prompt", `length ${text}`], { ready: false });
+	assert.deepEqual(await harness.exited, { code: 0, signal: null });
+	assert.equal(harness.said(), "read" + "length 45000".repeat(2));
+	await harness.stop();
+});
+
+test("tool calls that were never announced are followed", () => withHarness(async (harness) => {
+	await harness.prompt("unannounced");
+	const { authorization: { requestNonce } } = await harness.permission();
+	await harness.ask("permission_decision", { requestNonce, optionId: "ok" });
+	assert.equal((await harness.completed()).stopReason, "end_turn");
+}));
+
+test("a second answer to a prompt ends no other turn", () => withHarness(async (harness) => {
+	await harness.turn("twostops");
+	await harness.prompt("sleep 200\nsay whole");
+	await harness.untilSaid("whole");
+	assert.deepEqual((await harness.completed(harness.mark - 1).catch(() => harness.ofKind("turn_completed").at(-1).payload)).stopReason, "end_turn");
+	assert.equal(harness.ofKind("turn_completed").length, 2);
+}));
+
+test("a turn's end says how long each part took", () => withHarness(async (harness) => {
+	await harness.prompt("sleep 200");
+	const waiting = await harness.prompt("sleep 50\nsay at last\nsleep 50");
+	assert.equal(waiting.status, "queued");
+	await harness.untilSaid("at last");
+	const done = (await harness.events.wait(({ kind, payload }) => kind === "turn_completed" && payload.firstOutputMs !== undefined, "a turn with output")).payload;
+	assert.ok(done.queueWaitMs >= 100, JSON.stringify(done));
+	assert.ok(done.sessionMs >= 0 && done.firstOutputMs >= 50 && done.durationMs >= done.firstOutputMs + 50, JSON.stringify(done));
+}));
+
+test("a stopped harness goes on where it was: its own sleep is no silence of the agent", () => withHarness(async (harness) => {
+	const file = join(harness.work, "awake");
+	await harness.prompt(`say going\nsleep 4000\ntouch ${file}\nsleep 500\nsay through`);
+	await harness.untilSaid("going");
+	harness.child.kill("SIGSTOP");
+	while (!existsSync(file))
+		await new Promise((resolve) => setTimeout(resolve, 50));
+	harness.child.kill("SIGCONT");
+	const done = await harness.completed();
+	assert.deepEqual([done.stopReason, done.cancelledBy], ["end_turn", undefined]);
+	assert.ok(harness.said().endsWith("through"));
+}, ["--idle-timeout", "2"]));
 
 test("updates before the answer to session/new and after a turn's end are kept", () => withHarness(async (harness) => {
 	const early = harness.ofKind("acp_read").find(({ payload }) => payload.params?.update?.sessionUpdate === "available_commands_update");

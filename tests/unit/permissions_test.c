@@ -246,6 +246,55 @@ START_TEST(the_next_deadline_is_that_of_the_pending_one_that_is_first)
 }
 END_TEST
 
+static const struct {
+	const char *rules, *kind;
+	enum permission_policy want;
+} rules[] = {
+	{"", "read", PERMISSION_ASK},
+	{"allow read,search; reject execute", "read", PERMISSION_ALLOW},
+	{"allow read,search; reject execute", "search", PERMISSION_ALLOW},
+	{"  allow   read , search ;; reject execute ; ", "execute", PERMISSION_REJECT},
+	{"allow read,search; reject execute", "edit", PERMISSION_ASK},
+	{"allow other", "no_such_kind", PERMISSION_ALLOW},
+	{"allow read", "no_such_kind", PERMISSION_ASK},
+};
+
+START_TEST(a_rule_decides_by_kind_and_the_standard_the_rest)
+{
+	struct permission_rules out;
+	struct err err;
+
+	ck_assert_msg(permission_parse_rules(rules[_i].rules, PERMISSION_ASK, &out, &err),
+		      "%s", err.text);
+	ck_assert_int_eq(out.by_kind[tool_kind_parse(slice_of(rules[_i].kind))],
+			 rules[_i].want);
+}
+END_TEST
+
+static const char *const bad_rules[] = {
+	"allow",      "allow ",           "allow reed", "allow read; ask read", "read",
+	"maybe read", "allow read,,edit", "allow:read", "ALLOW read",
+};
+
+START_TEST(a_rule_that_is_not_understood_is_refused)
+{
+	struct permission_rules out;
+	struct err err;
+
+	ck_assert_msg(!permission_parse_rules(bad_rules[_i], PERMISSION_ASK, &out, &err),
+		      "%s", bad_rules[_i]);
+	ck_assert_int_eq(err.code, ERR_MALFORMED);
+}
+END_TEST
+
+START_TEST(a_kind_goes_through_a_map_and_back)
+{
+	for (int i = 0; i < TOOL_KINDS; i++)
+		ck_assert_int_eq(tool_kind_of(tool_kind_mark((enum tool_kind)i)), i);
+	ck_assert_int_eq(tool_kind_of(NULL), TOOL_OTHER);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("permissions");
@@ -272,6 +321,11 @@ int main(void)
 	tcase_add_test(tcase, a_request_that_was_settled_otherwise_takes_no_decision);
 	tcase_add_test(tcase, at_most_16_wait);
 	tcase_add_test(tcase, the_next_deadline_is_that_of_the_pending_one_that_is_first);
+	tcase_add_loop_test(tcase, a_rule_decides_by_kind_and_the_standard_the_rest, 0,
+			    sizeof(rules) / sizeof(*rules));
+	tcase_add_loop_test(tcase, a_rule_that_is_not_understood_is_refused, 0,
+			    sizeof(bad_rules) / sizeof(*bad_rules));
+	tcase_add_test(tcase, a_kind_goes_through_a_map_and_back);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);
 }

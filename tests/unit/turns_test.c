@@ -74,6 +74,22 @@ START_TEST(a_cancelled_turn_gets_five_seconds_and_nothing_else_ends_it)
 }
 END_TEST
 
+START_TEST(after_a_sleep_silence_counts_from_now_and_the_hard_cap_does_not)
+{
+	struct turn_clock clock = a_clock();
+	const int64_t woken = 1000 + IDLE + 5000;
+
+	turn_clock_slept(&clock, woken);
+	clock.liveness_ms = woken;
+	ck_assert_int_eq(turn_clock_due(&clock, woken), TURN_NOTHING_DUE);
+	ck_assert_int_eq(turn_clock_due(&clock, 1000 + HARD), TURN_HARD_OVER);
+	clock.cancelled_ms = 1000;
+	turn_clock_slept(&clock, woken);
+	ck_assert_int_eq(turn_clock_due(&clock, woken + 4999), TURN_NOTHING_DUE);
+	ck_assert_int_eq(turn_clock_due(&clock, woken + 5000), TURN_CANCEL_OVER);
+}
+END_TEST
+
 START_TEST(a_crashed_agent_starts_again_after_one_second_doubling_to_thirty)
 {
 	static const int64_t want[] = {1000, 2000, 4000, 8000, 16000, 30000, 30000};
@@ -309,6 +325,8 @@ int main(void)
 	tcase_add_test(tcase, no_chatter_postpones_the_hard_cap);
 	tcase_add_test(tcase,
 		       a_cancelled_turn_gets_five_seconds_and_nothing_else_ends_it);
+	tcase_add_test(tcase,
+		       after_a_sleep_silence_counts_from_now_and_the_hard_cap_does_not);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("respawn");
 	tcase_add_test(tcase,

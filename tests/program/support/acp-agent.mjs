@@ -4,17 +4,34 @@
 // Environment: AGENT_AUTH=1 refuses session/new with -32000; AGENT_VERSION=N answers initialize
 // with that protocolVersion; AGENT_EARLY=1 sends an update before the answer to session/new;
 // AGENT_CRASH=N exits with N before it answers anything; AGENT_STAY=1 ignores the end of stdin.
+// AGENT_SESSIONS=load,resume,list,close offers these; AGENT_STORE=FILE keeps sessions for the next
+// process, AGENT_KNOWS=ID,… knows these from the start; AGENT_LOAD_CRASHES=1 and AGENT_CLOSE_HANGS=1
+// do so; AGENT_STUBBORN=1 agrees to a change of model and changes nothing; AGENT_ONLY=2 refuses other
+// protocol versions as agents of version 2 do.
 import * as acp from "@agentclientprotocol/sdk";
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { closeSync, existsSync, readdirSync, readlinkSync, writeFileSync, writeSync } from "node:fs";
+import { closeSync, existsSync, readFileSync, readdirSync, readlinkSync, writeFileSync, writeSync } from "node:fs";
 import { Writable } from "node:stream";
 
 const env = process.env;
 if (env.AGENT_CRASH)
 	process.exit(Number(env.AGENT_CRASH));
 
+const offers = (env.AGENT_SESSIONS ?? "").split(",");
 const sessions = new Map(); // id → {abort}
+const known = new Set(env.AGENT_KNOWS?.split(",") ?? []); // sessions that are not open here
+if (env.AGENT_STORE && existsSync(env.AGENT_STORE))
+	JSON.parse(readFileSync(env.AGENT_STORE, "utf8")).forEach((id) => known.add(id));
+
+function openSession(id) {
+	const session = { id, model: "small" };
+	sessions.set(id, session);
+	known.add(id);
+	if (env.AGENT_STORE)
+		writeFileSync(env.AGENT_STORE, JSON.stringify([...known]));
+	return session;
+}
 let calls = 0, turns = 0;
 
 /** Writes all, behind the SDK's back; the pipe may be full and does not block. */
@@ -123,6 +140,58 @@ const directives = {
 		for (let i = 0; i < Number(count); i++)
 			write(2, `log line ${i} ${".".repeat(80)}\n`);
 	},
+	commands: (t) => t.update({ sessionUpdate: "available_commands_update", availableCommands: [{ name: "test", description: "Run tests", input: { hint: "which" } }] }),
+	read: (t, [path]) => t.refused("fs/read_text_file", { path, line: 1, limit: 2 }),
+	write: (t, [path]) => t.refused("fs/write_text_file", { path, content: "x" }),
+	term: (t, words) => t.refused("terminal/create", { command: "/bin/sh", args: ["-c", words.join(" ")] }),
+	termkill: (t) => t.refused("terminal/kill", { terminalId: "t" }),
+	async elicit(t) {
+		const answer = await t.client.request("elicitation/create", {
+			sessionId: t.id, mode: "form", message: "Which branch?", requestedSchema: { type: "object", properties: { branch: { type: "string" } } },
+		});
+		await t.say(`elicited ${JSON.stringify(answer)}`);
+	},
+	async withdraw(t) { // asks, and takes it back at once; twice, as real agents let it cross the answer
+		rawMessage({ id: 903, method: "session/request_permission", params: permissionParams(t.id, "withdrawn") });
+		for (let i = 0; i < 2; i++)
+			rawMessage({ method: "$/cancel_request", params: { requestId: 903 } });
+		return t.rawAnswer(903);
+	},
+	kind(t, [kind, later]) { // a permission for a call of that kind; "later": said by the tool_call only
+		return t.permission(undefined, { kind: later ? undefined : kind }, kind);
+	},
+	async unannounced(t) { // an update, and then a permission request, for a call that was never announced
+		await t.update({ sessionUpdate: "tool_call_update", toolCallId: "never-seen", status: "in_progress", title: "From nowhere" });
+		rawMessage({ id: 904, method: "session/request_permission", params: permissionParams(t.id, "never-seen-either") });
+		return t.rawAnswer(904);
+	},
+	osc(t) { // a terminal's title in front of a message, as some launchers write it
+		raw("\x1b]0;agent\x07\x1b[2K" + JSON.stringify({ jsonrpc: "2.0", method: "session/update", params: { sessionId: t.id, update: chunk("behind a title") } }) + "\n");
+	},
+	echo: (t) => raw(`DEBUG sent {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"${t.id}","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"from a log"}}}}\n`),
+	pretty: () => raw(JSON.stringify({ jsonrpc: "2.0", id: 0, result: { a: [1, 2] } }, null, 2) + "\n"),
+	nullid: () => rawMessage({ id: null, method: "_example.com/null", params: {} }),
+	bigid: () => raw('{"jsonrpc":"2.0","id":9007199254740993,"method":"_example.com/big","params":{}}\n'),
+	nullerror: () => rawMessage({ id: null, error: { code: -32700, message: "parse error" } }),
+	cancelrequest: () => rawMessage({ method: "session/cancel", id: 905, params: {} }),
+	twostops: (t) => { // a second answer to the same prompt, later
+		setTimeout(() => rawMessage({ id: t.promptId, result: { stopReason: "cancelled" } }), 50);
+	},
+	slowread(t, [ms]) { // from now on it does not read its stdin for a while
+		process.stdin.pause();
+		setTimeout(() => process.stdin.resume(), Number(ms));
+	},
+	length: (t, words) => t.say(`length ${words.join(" ").length}`),
+	async deafflood(t, [count]) { // asks without end and never reads an answer
+		process.stdin.pause();
+		for (let i = 0; i < Number(count); i++) {
+			rawMessage({ id: 10000 + i, method: "_example.com/flood", params: {} });
+			if (i % 500 === 0)
+				await sleep(1);
+		}
+		return new Promise(() => {});
+	},
+	touch: (t, [path]) => writeFileSync(path, ""),
 	garbage: () => raw("INFO no JSON at all\n"),
 	badutf8: () => write(1, Buffer.from([0x7b, 0xff, 0xfe, 0x7d, 0x0a])),
 	crlf: (t) => raw(JSON.stringify({ jsonrpc: "2.0", method: "session/update", params: { sessionId: t.id, update: chunk("crlf") } }) + "\r\n"),
@@ -173,6 +242,11 @@ const directives = {
 			await sleep(10);
 		helper.unref();
 	},
+	async orphan(t, [pidFile]) { // a helper that nobody is the parent of, as a daemon
+		spawn("/bin/sh", ["-c", "setsid sh -c 'echo $$ > \"$0\".new && mv \"$0\".new \"$0\"; while :; do sleep 1; done' \"$0\" </dev/null >/dev/null 2>&1 &", pidFile], { stdio: "ignore" });
+		while (!existsSync(pidFile))
+			await sleep(10);
+	},
 	ignoreterm: () => {
 		process.on("SIGTERM", () => {});
 	},
@@ -203,7 +277,7 @@ const directives = {
 /** One turn: its session, its ways to speak. */
 class Turn {
 	constructor(ctx, session, signal) {
-		Object.assign(this, { client: ctx.client, session, signal, id: session.id, number: ++turns });
+		Object.assign(this, { client: ctx.client, session, signal, id: session.id, number: ++turns, promptId: promptIds.get(session.id) });
 	}
 
 	update(update) {
@@ -218,9 +292,18 @@ class Turn {
 		return `call_${++calls}`;
 	}
 
-	async permission(options, extra) {
+	/** A request that no client without that capability may be sent. */
+	async refused(method, params) {
+		try {
+			await this.client.request(method, { sessionId: this.id, ...params });
+		} catch (error) {
+			await this.say(`refused ${error.code};`);
+		}
+	}
+
+	async permission(options, extra, kind = "delete") {
 		const toolCallId = this.callId();
-		await this.update({ sessionUpdate: "tool_call", toolCallId, title: "Remove file", kind: "delete", status: "pending" });
+		await this.update({ sessionUpdate: "tool_call", toolCallId, title: "Remove file", kind, status: "pending" });
 		const { outcome } = await this.client.request("session/request_permission", permissionParams(this.id, toolCallId, options, extra));
 		if (outcome.outcome === "cancelled")
 			throw new Aborted();
@@ -253,7 +336,7 @@ class Turn {
 }
 
 // Answers to raw requests are taken off stdin before the SDK sees them.
-const rawAnswers = new Map();
+const rawAnswers = new Map(), promptIds = new Map();
 const input = new ReadableStream({
 	start(controller) {
 		let rest = Buffer.alloc(0);
@@ -262,6 +345,8 @@ const input = new ReadableStream({
 			for (let end; (end = rest.indexOf(10)) >= 0; rest = rest.subarray(end + 1)) {
 				const line = rest.subarray(0, end + 1);
 				const message = JSON.parse(line);
+				if (message.method === "session/prompt")
+					promptIds.set(message.params.sessionId, message.id);
 				const resolve = !message.method && rawAnswers.get(message.id);
 				if (resolve)
 					resolve(message.result ?? message.error);
@@ -284,17 +369,19 @@ const config = (session) => [{
 }];
 
 acp.agent({ name: "scripted" })
-	.onRequest("initialize", async () => ({
+	.onRequest("initialize", async () => (env.AGENT_ONLY ? Promise.reject(new acp.RequestError(-32022, "unsupported protocol version", { requested: 1, supported: [Number(env.AGENT_ONLY)] })) : {
 		protocolVersion: Number(env.AGENT_VERSION ?? 1),
 		agentInfo: { name: "scripted", title: "Scripted agent", version: "1.0.0" },
-		agentCapabilities: { loadSession: false, promptCapabilities: { image: true } },
+		agentCapabilities: {
+			loadSession: offers.includes("load"), promptCapabilities: { image: true },
+			sessionCapabilities: Object.fromEntries(["resume", "list", "close"].filter((name) => offers.includes(name)).map((name) => [name, {}])),
+		},
 		authMethods: env.AGENT_AUTH ? [{ id: "browser", name: "Log in with a browser" }] : [],
 	}))
 	.onRequest("session/new", async () => {
 		if (env.AGENT_AUTH)
 			throw new acp.RequestError(-32000, "please log in to the scripted cloud");
-		const session = { id: randomBytes(8).toString("hex"), model: "small" };
-		sessions.set(session.id, session);
+		const session = openSession(randomBytes(8).toString("hex"));
 		if (env.AGENT_EARLY)
 			rawUpdate(session.id, { sessionUpdate: "available_commands_update", availableCommands: [{ name: "early", description: "sent too early" }] });
 		return {
@@ -303,6 +390,33 @@ acp.agent({ name: "scripted" })
 			configOptions: config(session),
 		};
 	})
+	.onRequest("session/load", async ({ params: { sessionId } }) => {
+		if (env.AGENT_LOAD_CRASHES)
+			process.exit(5);
+		if (!known.has(sessionId))
+			throw new acp.RequestError(-32002, "no such session");
+		openSession(sessionId);
+		for (const update of [
+			{ sessionUpdate: "user_message_chunk", content: { type: "text", text: "earlier question" } },
+			chunk("earlier answer"),
+			{ sessionUpdate: "session_info_update", title: "An earlier session" },
+		])
+			rawUpdate(sessionId, update);
+		return { configOptions: config(sessions.get(sessionId)) };
+	})
+	.onRequest("session/resume", async ({ params: { sessionId } }) => {
+		if (!known.has(sessionId))
+			throw new acp.RequestError(-32002, "no such session");
+		openSession(sessionId);
+		return {};
+	})
+	.onRequest("session/list", async () => ({
+		sessions: [...known].map((sessionId) => ({
+			sessionId, cwd: sessionId === "stranger" ? "/elsewhere" : process.cwd(),
+			updatedAt: { older: "2026-01-01T00:00:00Z", newer: "2026-02-01T00:00:00Z", stranger: "2026-03-01T00:00:00Z" }[sessionId],
+		})),
+	}))
+	.onRequest("session/close", async () => (env.AGENT_CLOSE_HANGS ? new Promise(() => {}) : {}))
 	.onRequest("session/set_mode", async ({ params }) => {
 		if (params.modeId === "code")
 			return {};
@@ -310,7 +424,8 @@ acp.agent({ name: "scripted" })
 	})
 	.onRequest("session/set_config_option", async ({ params }) => {
 		const session = sessions.get(params.sessionId);
-		session.model = params.value;
+		if (!env.AGENT_STUBBORN)
+			session.model = params.value;
 		return { configOptions: config(session) };
 	})
 	.onRequest("session/prompt", async (ctx) => {

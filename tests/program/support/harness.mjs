@@ -132,12 +132,14 @@ export class Harness {
 		return harness;
 	}
 
-	async #start(args, { command = scriptedAgent, agentEnv = {}, env = {}, ownerHere = true, ready = true, relay } = {}) {
-		this.relay = relay ?? await SmallRelay.start();
-		this.home = mkdtempSync(join(tmpdir(), "perch-agent-"));
+	async #start(args, { command = scriptedAgent, agentEnv = {}, env = {}, ownerHere = true, ready = true, relay, again } = {}) {
+		this.relay = relay ?? again?.relay ?? await SmallRelay.start();
+		this.home = again?.home ?? mkdtempSync(join(tmpdir(), "perch-agent-"));
 		this.work = join(this.home, "work");
-		mkdirSync(this.work);
-		mkdirSync(join(this.home, "keys"), { mode: 0o700 });
+		if (again) // the same agent and owner, another start
+			this.owner = again.owner;
+		mkdirSync(this.work, { recursive: true });
+		mkdirSync(join(this.home, "keys"), { mode: 0o700, recursive: true });
 		if (ownerHere)
 			writeFileSync(join(this.home, "keys/owner"), bytesToHex(this.owner.secret) + "\n", { mode: 0o600 });
 		this.#collect();
