@@ -7,14 +7,16 @@
 #include <unistd.h>
 
 #include "relay/connection.h"
-#include "wire/host/port.h"
 #include "relay/server.h"
+#include "relay/settings.h"
 #include "relay/store.h"
+#include "relay/tls.h"
 #include "wire/base/mem.h"
 #include "wire/host/log.h"
 #include "wire/host/loop.h"
 #include "wire/host/options.h"
 #include "wire/host/paths.h"
+#include "wire/host/port.h"
 
 /* How often memory of frames that are out of date is freed; they are never served late.
  */
@@ -27,145 +29,50 @@
 #define PATH_BYTES_MAX 4096
 
 struct relay {
+	struct settings settings;
 	struct loop *loop;
 	struct core core;
 	struct store *store;
+	struct tls *tls; /* NULL: plain */
 	struct server *server;
 	struct timer *expire_timer, *stop_timer;
 	char own_urls[OWN_URLS][OWN_URL_BYTES];
 	struct slice *urls; /* those, then --url */
 };
 
-struct config {
-	const char *listen, *db, *metrics, *log_level;
-	struct option_list allow_origins, urls;
-	int64_t ready_fd;
-};
-
-static enum options_result read_config(int argc, char *argv[], struct config *config,
-				       struct options **options)
-{
-	const struct option_spec table[] = {
-		{.name = "listen",
-		 .type = OPTION_TEXT,
-		 .value = &config->listen,
-		 .argument = "HOST:PORT",
-		 .help = "where to listen, loopback only, port 0 chooses one "
-			 "(127.0.0.1:7447)"},
-		{.name = "db",
-		 .type = OPTION_TEXT,
-		 .value = &config->db,
-		 .argument = "PATH",
-		 .help = "database of stored kinds (relay.db in the data folder)"},
-		{.name = "metrics",
-		 .type = OPTION_TEXT,
-		 .value = &config->metrics,
-		 .argument = "HOST:PORT",
-		 .help = "serve /metrics and /healthz there too (off; /healthz is always "
-			 "on "
-			 "the main port)"},
-		{.name = "allow-origin",
-		 .type = OPTION_LIST,
-		 .value = &config->allow_origins,
-		 .argument = "ORIGIN",
-		 .help = "let web pages of this origin connect, * for all (none)"},
-		{.name = "url",
-		 .type = OPTION_LIST,
-		 .value = &config->urls,
-		 .argument = "URL",
-		 .help = "public URL that clients may name in AUTH, besides our own "
-			 "address"},
-		{.name = "log-level",
-		 .type = OPTION_TEXT,
-		 .value = &config->log_level,
-		 .argument = "LEVEL",
-		 .help = "error, warn, info or debug (info)"},
-		{.name = "ready-fd",
-		 .type = OPTION_INT,
-		 .value = &config->ready_fd,
-		 .min = 0,
-		 .max = INT32_MAX,
-		 .argument = "N",
-		 .help = "write the port to this descriptor once it listens",
-		 .no_env = true},
-		{.name = NULL},
-	};
-	const struct options_spec spec = {
-		.command = "perch relay",
-		.usage = "[OPTIONS]",
-		.summary = "Routes sealed frames between agents and their owners. It can "
-			   "read "
-			   "none of them and stores none.",
-		.example = "  perch relay --listen 127.0.0.1:7447",
-		.options = table,
-	};
-	char **args;
-	int arg_count;
-
-	return options_parse(&spec, argc, argv, options, &args, &arg_count);
-}
-
-/* The numeric address of a loopback host. */
-static bool check_loopback(char host[64], const char *option, struct err *err)
-{
-	if (!host_is_loopback(host))
-		return err_set(
-			err, ERR_REFUSED,
-			"%s %s is not a loopback address: owner lists do not exist yet, "
-			"so the relay serves this machine only; use 127.0.0.1",
-			option, host);
-	if (strcmp(host, "localhost") == 0)
-		(void)snprintf(host, 64, "127.0.0.1");
-	return true;
-}
-
-static bool read_address(const char *text, const char *option, char host[64],
-			 uint16_t *port, struct err *err)
-{
-	return options_host_port(text, host, port, err) &&
-	       check_loopback(host, option, err);
-}
-
 /* Our own address by each of its names, then what --url adds. */
-static bool make_urls(struct relay *relay, const struct config *config, struct err *err)
+static void make_urls(struct relay *relay)
 {
 	static const char *const hosts[OWN_URLS] = {"127.0.0.1", "localhost", "[::1]"};
+	const struct option_list *more = &relay->settings.urls;
 	size_t i;
 
-	relay->urls = mem_array(OWN_URLS + config->urls.count, sizeof(*relay->urls));
+	free(relay->urls);
+	relay->urls = mem_array(OWN_URLS + more->count, sizeof(*relay->urls));
 	for (i = 0; i < OWN_URLS; i++) {
-		(void)snprintf(relay->own_urls[i], OWN_URL_BYTES, "ws://%s:%u", hosts[i],
+		(void)snprintf(relay->own_urls[i], OWN_URL_BYTES, "%s://%s:%u",
+			       relay->tls ? "wss" : "ws", hosts[i],
 			       server_port(relay->server));
 		relay->urls[i] = slice_of(relay->own_urls[i]);
 	}
-	for (i = 0; i < config->urls.count; i++) {
-		struct slice text = slice_of(config->urls.values[i]);
-
-		if (!slice_starts(text, SLICE("ws://")) &&
-		    !slice_starts(text, SLICE("wss://")))
-			return err_set(err, ERR_REFUSED,
-				       "--url %.100s does not begin with ws:// or wss://",
-				       config->urls.values[i]);
-		relay->urls[OWN_URLS + i] = text;
-	}
+	for (i = 0; i < more->count; i++)
+		relay->urls[OWN_URLS + i] = slice_of(more->values[i]);
 	relay->core.urls = relay->urls;
-	relay->core.url_count = OWN_URLS + config->urls.count;
-	return true;
+	relay->core.url_count = OWN_URLS + more->count;
 }
 
-static bool tell_ready(const struct relay *relay, const struct config *config,
-		       struct err *err)
+static bool tell_ready(const struct relay *relay, struct err *err)
 {
+	int fd = (int)relay->settings.ready_fd;
 	char line[16];
 	int len;
 
-	if (config->ready_fd < 0)
+	if (fd < 0)
 		return true;
 	len = snprintf(line, sizeof(line), "%u\n", server_port(relay->server));
-	if (write((int)config->ready_fd, line, (size_t)len) != len)
-		return err_errno(err, "cannot write the port to descriptor %" PRId64,
-				 config->ready_fd);
-	(void)close((int)config->ready_fd);
+	if (write(fd, line, (size_t)len) != len)
+		return err_errno(err, "cannot write the port to descriptor %d", fd);
+	(void)close(fd);
 	return true;
 }
 
@@ -174,6 +81,7 @@ static void on_expire(void *ctx)
 	struct relay *relay = ctx;
 
 	window_expire(&relay->core.window, loop_unix_ms() / 1000);
+	core_recheck(&relay->core);
 	timer_start(relay->expire_timer, EXPIRE_EVERY_MS);
 }
 
@@ -200,14 +108,15 @@ static void on_signal(void *ctx, int signal)
 }
 
 /* Ours unless --db names another, whose folder must be there. */
-static bool open_store(struct relay *relay, const struct config *config, struct err *err)
+static bool open_store(struct relay *relay, struct err *err)
 {
+	const char *db = relay->settings.db;
 	struct buf path;
 	bool ok = true;
 
 	buf_init(&path, PATH_BYTES_MAX);
-	if (config->db)
-		(void)buf_printf(&path, "%s", config->db);
+	if (db)
+		(void)buf_printf(&path, "%s", db);
 	else
 		ok = paths_data(SLICE_EMPTY, &path, err) &&
 		     paths_make(buf_text(&path), err) &&
@@ -217,46 +126,94 @@ static bool open_store(struct relay *relay, const struct config *config, struct 
 	return relay->store != NULL;
 }
 
-static bool start(struct relay *relay, const struct config *config, struct err *err)
+/* What may change while it runs. */
+static void apply(struct relay *relay, struct server_options *options)
 {
-	char host[64], metrics_host[64];
-	struct server_options options = {.allow_origins = &config->allow_origins};
-	enum log_level level;
+	const struct settings *settings = &relay->settings;
+	struct admit *admit = &relay->core.admit;
+	size_t i;
 
-	if (!log_parse_level(config->log_level, &level, err) ||
-	    !read_address(config->listen, "--listen", host, &options.port, err))
-		return false;
-	log_set_level(level);
-	options.host = host;
-	if (config->metrics) {
-		if (!read_address(config->metrics, "--metrics", metrics_host,
-				  &options.metrics_port, err))
-			return false;
-		options.metrics_host = metrics_host;
-	}
+	log_set_level(settings->level);
+	for (i = 0; i < BUDGET_OPTIONS; i++)
+		admit->budgets
+			.per_second[budget_options[i].scope][budget_options[i].kind] =
+			settings->budgets[i];
+	admit->count_loopback = settings->count_loopback;
+	admit->owners.by_list = settings->by_list;
+	*options = (struct server_options){
+		.host = settings->host,
+		.port = settings->port,
+		.metrics_host = settings->metrics_host[0] ? settings->metrics_host : NULL,
+		.metrics_port = settings->metrics_port,
+		.tls = relay->tls,
+		.allow_origins = &settings->allow_origins,
+		.proxies = &settings->proxies,
+		.connections_max = (uint64_t)settings->connections_max,
+		.address_max = (uint64_t)settings->address_max,
+	};
+}
+
+static const char *bracketed(const char *host, char out[72])
+{
+	(void)snprintf(out, 72, strchr(host, ':') ? "[%s]" : "%s", host);
+	return out;
+}
+
+/* What an operator should know before anybody else finds it out. */
+static void warn_exposed(const struct relay *relay)
+{
+	const struct settings *settings = &relay->settings;
+
+	if (host_is_loopback(settings->host))
+		return;
+	if (!relay->tls && settings->proxies.count == 0)
+		log_warn("relay", "no TLS beyond loopback: frames are sealed, but who "
+				  "talks to whom is readable on the way, and a session "
+				  "can be taken over; give --tls-cert and --tls-key, or "
+				  "--trusted-proxy");
+	if (settings->by_list)
+		return;
+	log_warn("relay", "--owners open beyond loopback: everybody who can reach it may "
+			  "use it");
+}
+
+static bool start(struct relay *relay, struct err *err)
+{
+	const struct settings *settings = &relay->settings;
+	struct server_options options;
+	char host[72];
+
 	relay->loop = loop_create(err);
 	if (!relay->loop)
 		return false;
 	core_init(&relay->core, &server_io, relay->loop->crypto);
-	if (!open_store(relay, config, err))
+	if (settings->tls_cert) {
+		relay->tls = tls_create(settings->tls_cert, settings->tls_key, err);
+		if (!relay->tls)
+			return false;
+	}
+	apply(relay, &options);
+	if (!open_store(relay, err))
 		return false;
 	/* Modules read their tables from store_db() here. */
 	if (!store_start(relay->store, relay->loop, err))
 		return false;
 	relay->server = server_create(relay->loop, &relay->core, &options, err);
-	if (!relay->server || !make_urls(relay, config, err))
+	if (!relay->server)
 		return false;
+	make_urls(relay);
 	relay->expire_timer = timer_create_on(relay->loop, on_expire, relay);
 	timer_start(relay->expire_timer, EXPIRE_EVERY_MS);
 	relay->stop_timer = timer_create_on(relay->loop, on_stopped, relay);
 	loop_on_signal(relay->loop, on_signal, relay);
-	log_info("relay", "listening on ws://%s:%u/", strchr(host, ':') ? "[::1]" : host,
-		 server_port(relay->server));
+	warn_exposed(relay);
+	log_info("relay", "listening on %s://%s:%u/", relay->tls ? "wss" : "ws",
+		 bracketed(settings->host, host), server_port(relay->server));
 	if (options.metrics_host)
 		log_info("relay", "metrics on http://%s:%u/metrics",
-			 strchr(metrics_host, ':') ? "[::1]" : metrics_host,
+			 bracketed(options.metrics_host, host),
 			 server_metrics_port(relay->server));
-	return tell_ready(relay, config, err);
+	return tell_ready(relay, err);
 }
 
 static void finish(struct relay *relay)
@@ -270,19 +227,18 @@ static void finish(struct relay *relay)
 		core_finish(&relay->core);
 	}
 	server_destroy(relay->server);
+	tls_destroy(relay->tls);
 	free(relay->urls);
+	settings_finish(&relay->settings);
 }
 
 int relay_main(int argc, char *argv[])
 {
-	struct config config = {
-		.listen = "127.0.0.1:7447", .log_level = "info", .ready_fd = -1};
-	struct options *options = NULL;
 	struct relay relay = {0};
 	struct err err;
 	int status = EXIT_FAILURE;
 
-	switch (read_config(argc, argv, &config, &options)) {
+	switch (settings_read(argc, argv, &relay.settings)) {
 	case OPTIONS_OK:
 		break;
 	case OPTIONS_EXIT_OK:
@@ -290,13 +246,12 @@ int relay_main(int argc, char *argv[])
 	case OPTIONS_EXIT_USAGE:
 		return 2;
 	}
-	if (start(&relay, &config, &err)) {
+	if (start(&relay, &err)) {
 		loop_run(relay.loop);
 		status = EXIT_SUCCESS;
 	} else {
 		fprintf(stderr, "perch relay: %s\n", err.text);
 	}
 	finish(&relay);
-	options_destroy(options);
 	return status;
 }

@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <libwebsockets.h>
 
 #include "relay/http.h"
 #include "relay/nip11.h"
 #include "relay/outgoing.h"
+#include "relay/tally.h"
 #include "wire/host/port.h"
 #include "wire/base/mem.h"
 #include "wire/frame/limits.h"
@@ -23,21 +25,45 @@
 #define TX_PACKET_BYTES (1024 * 1024)
 /* Seconds for what is queued to leave before the socket is cut. */
 #define CLOSE_WITHIN_S 5
-/* Open files kept for what is no client. */
+/* Open files kept for what is no client: database, listeners, a descriptor to open a
+ * certificate with when all others are taken. */
 #define FILES_RESERVED 64
+/* An address may have this many times its connections in sockets that have not said what
+ * they are. */
+#define SOCKETS_PER_CONNECTION 2
+/* Longest X-Forwarded-For: all that the headers of one request hold. */
+#define FORWARDED_MAX (16 * 1024)
+/* Refused connections that are logged a second; the rest is counted in the next line. */
+#define REFUSED_LINES_PER_S 10
 #define ANSWER_MAX (64 * 1024)
+#define HTTP_TOO_MANY_REQUESTS 429 /* RFC 6585; lws has no name for it */
 
 struct server {
 	struct loop *loop;
 	struct core *core;
-	const struct option_list *allow_origins;
+	struct server_options options;
 	struct lws_vhost *vhost, *metrics_vhost;
 	uint16_t port, metrics_port;
-	uint64_t connections_max;
 	uint64_t sockets; /* of clients, whatever they speak so far */
+	/* By address, of those whose number is limited. */
+	struct tally socket_tally, connection_tally;
+	struct {
+		int64_t second;
+		unsigned lines;
+		uint64_t silent;
+	} refused; /* the log's */
 	struct outgoing outgoing;
+	struct buf forwarded;          /* X-Forwarded-For of one request */
 	void (*on_stopped)(void *ctx); /* NULL until it stops */
 	void *ctx;
+};
+
+/* Whose a socket is: from accept() to its end. */
+struct visitor {
+	struct server *server;
+	struct address peer;   /* the other end of the socket */
+	struct address client; /* that, or who a trusted proxy says stands behind it */
+	bool is_counted;       /* in connection_tally */
 };
 
 /* What lws keeps for one socket, zeroed. */
@@ -52,6 +78,37 @@ struct session {
 static struct server *server_of(struct lws *wsi)
 {
 	return lws_vhost_user(lws_get_vhost(wsi));
+}
+
+static struct visitor *visitor_of(struct lws *wsi)
+{
+	return lws_get_opaque_user_data(wsi);
+}
+
+/* Refused connections */
+
+/* One line for each, unless they come in a flood. @text never holds content. */
+static void log_refused(struct server *server, const struct address *from,
+			enum refusal refusal, const char *text)
+{
+	int64_t second = loop_now_ms() / 1000;
+	char address[ADDRESS_TEXT_MAX];
+	char quoted[LOG_QUOTE_BYTES];
+
+	server->core->counters.refused[refusal]++;
+	if (second != server->refused.second) {
+		server->refused.second = second;
+		server->refused.lines = 0;
+	}
+	if (server->refused.lines++ >= REFUSED_LINES_PER_S) {
+		server->refused.silent++;
+		return;
+	}
+	log_info("relay",
+		 "refused connection address=%s reason=%s silent=%" PRIu64 ": %s",
+		 address_text(from, address), refusal_name(refusal),
+		 server->refused.silent, log_quote(slice_of(text), quoted));
+	server->refused.silent = 0;
 }
 
 /* Connections */
@@ -74,34 +131,71 @@ const struct connection_io server_io = {
 	.now_ms = loop_now_ms,
 };
 
-/* ws://Host when Host is a loopback name, whatever its port (it may be forwarded):
- * another name would let a relay in the middle pass our challenge on as its own. */
-static bool host_url(struct lws *wsi, char *out, size_t size)
+/* Host without its port; false when there is none. */
+static bool host_name(struct lws *wsi, char *host, char *name, int size)
 {
-	char host[128], name[128];
 	char *end;
 
-	if (!http_header(wsi, WSI_TOKEN_HOST, host, sizeof(host)))
+	if (!http_header(wsi, WSI_TOKEN_HOST, host, size))
 		return false;
-	(void)snprintf(name, sizeof(name), "%s", host);
-	end = name[0] == '[' ? strchr(name, ']') : NULL;
-	end = end ? end + 1 : strchr(name, ':');
+	(void)snprintf(name, (size_t)size, "%s", host + (host[0] == '['));
+	end = host[0] == '[' ? strchr(name, ']') : strchr(name, ':');
 	if (end)
 		*end = '\0';
-	if (!host_is_loopback(name))
-		return false;
-	(void)snprintf(out, size, "ws://%s", host);
 	return true;
+}
+
+/* Is that the address by which the client reached us? */
+static bool is_local_address(struct lws *wsi, const char *name)
+{
+	struct sockaddr_storage local;
+	socklen_t len = sizeof(local);
+	struct address here, said;
+
+	return address_parse(slice_of(name), &said) &&
+	       getsockname(lws_get_socket_fd(wsi), (struct sockaddr *)&local, &len) ==
+		       0 &&
+	       address_from_socket((struct sockaddr *)&local, &here) &&
+	       address_eq(&here, &said);
+}
+
+/* ws://Host when Host cannot be anybody else's: a loopback name, whatever its port (it
+ * may be forwarded), the address of this very socket, or a name in our certificate. Any
+ * other would let a relay in the middle pass our challenge on as its own. */
+static bool host_url(const struct server *server, struct lws *wsi, char *out, size_t size)
+{
+	char host[128], name[128];
+
+	if (!host_name(wsi, host, name, sizeof(host)))
+		return false;
+	if (!host_is_loopback(name) && !is_local_address(wsi, name) &&
+	    !(server->options.tls && tls_is_for(server->options.tls, name)))
+		return false;
+	(void)snprintf(out, size, "%s://%s", server->options.tls ? "wss" : "ws", host);
+	return true;
+}
+
+/* Loopback is this machine's own, and a proxy's connections are many people's. */
+static bool is_limited(const struct server *server, const struct address *address)
+{
+	return address->known && !proxies_have(server->options.proxies, address) &&
+	       (server->core->admit.count_loopback || !address_is_loopback(address));
 }
 
 static int on_established(struct server *server, struct lws *wsi, struct session *session)
 {
+	struct visitor *visitor = visitor_of(wsi);
 	char url[160];
-	bool has_url = host_url(wsi, url, sizeof(url));
+	bool has_url = host_url(server, wsi, url, sizeof(url));
 
 	session->outgoing.wsi = wsi;
 	session->connection = connection_create(server->core, wsi, has_url ? url : NULL);
 	session->outgoing.connection = session->connection;
+	session->connection->from = visitor->client;
+	if (is_limited(server, &visitor->client)) {
+		tally_add(&server->connection_tally, address_key(&visitor->client));
+		visitor->is_counted = true;
+	}
 	lws_set_timer_usecs(wsi, RELAY_AUTH_TIMEOUT_S * LWS_US_PER_SEC);
 	return 0;
 }
@@ -259,55 +353,111 @@ static bool is_own_origin(const struct server *server, const char *origin)
 	size_t i;
 
 	for (i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
-		(void)snprintf(own, sizeof(own), "http://%s:%u", hosts[i], server->port);
+		(void)snprintf(own, sizeof(own), "%s://%s:%u",
+			       server->options.tls ? "https" : "http", hosts[i],
+			       server->port);
 		if (strcasecmp(origin, own) == 0)
 			return true;
 	}
 	return false;
 }
 
-/* Browsers send Origin, programs do not: a web page must not reach a relay on loopback
- * just because the person looking at it runs one. */
+/* Browsers send Origin, programs do not: a web page must not reach a relay from its own
+ * machine just because the person looking at it runs one there. */
 static bool origin_allowed(const struct server *server, struct lws *wsi, char *origin,
 			   int size)
 {
+	const struct option_list *allowed = server->options.allow_origins;
 	size_t i;
 
-	if (lws_hdr_total_length(wsi, WSI_TOKEN_ORIGIN) == 0)
+	if (lws_hdr_total_length(wsi, WSI_TOKEN_ORIGIN) == 0 ||
+	    !address_is_loopback(&visitor_of(wsi)->client))
 		return true;
 	if (!http_header(wsi, WSI_TOKEN_ORIGIN, origin, size)) {
 		(void)snprintf(origin, (size_t)size, "(too long)");
 		return false;
 	}
-	for (i = 0; i < server->allow_origins->count; i++)
-		if (strcmp(server->allow_origins->values[i], "*") == 0 ||
-		    strcasecmp(server->allow_origins->values[i], origin) == 0)
+	for (i = 0; i < allowed->count; i++)
+		if (strcmp(allowed->values[i], "*") == 0 ||
+		    strcasecmp(allowed->values[i], origin) == 0)
 			return true;
 	return is_own_origin(server, origin);
 }
 
+/* Answers with the reason and closes; @text is for the client, @detail for the log. */
+static int refuse_upgrade(struct server *server, struct lws *wsi, unsigned status,
+			  enum refusal refusal, const char *text, const char *detail)
+{
+	char line[256];
+
+	(void)snprintf(line, sizeof(line), "%s\n", text);
+	log_refused(server, &visitor_of(wsi)->client, refusal, detail);
+	return http_refuse(wsi, status, slice_of(line));
+}
+
+/* Who a trusted proxy says it speaks for: the header as many times as it comes. */
+static void find_client(struct server *server, struct lws *wsi)
+{
+	struct visitor *visitor = visitor_of(wsi);
+	struct buf *list = &server->forwarded;
+	int i, len;
+
+	visitor->client = visitor->peer;
+	if (!proxies_have(server->options.proxies, &visitor->peer))
+		return;
+	buf_clear(list);
+	for (i = 0;
+	     i < FORWARDED_MAX &&
+	     (len = lws_hdr_fragment_length(wsi, WSI_TOKEN_X_FORWARDED_FOR, i)) > 0;
+	     i++) {
+		char *at = list->len > 0 && !buf_lit(list, ",")
+				   ? NULL
+				   : buf_extend(list, (size_t)len + 1);
+
+		if (!at || lws_hdr_copy_fragment(wsi, at, len + 1,
+						 WSI_TOKEN_X_FORWARDED_FOR, i) != len)
+			return;
+		buf_truncate(list, list->len - 1);
+	}
+	proxies_client(server->options.proxies, &visitor->peer, buf_slice(list),
+		       &visitor->client);
+}
+
 static int on_upgrade(struct server *server, struct lws *wsi)
 {
-	char path[64], origin[256];
+	struct visitor *visitor = visitor_of(wsi);
+	struct core *core = server->core;
+	struct admission admission;
+	char path[64], origin[256], text[128];
 
+	find_client(server, wsi);
 	if (lws_get_vhost(wsi) == server->metrics_vhost ||
 	    !http_header(wsi, WSI_TOKEN_GET_URI, path, sizeof(path)) ||
 	    strcmp(path, "/") != 0)
 		return http_refuse(wsi, HTTP_STATUS_NOT_FOUND,
 				   SLICE("not here: the relay is at /\n"));
-	if (!origin_allowed(server, wsi, origin, sizeof(origin))) {
-		core_refuse(server->core, 0, REFUSAL_ORIGIN, origin);
-		return http_refuse(
-			wsi, HTTP_STATUS_FORBIDDEN,
-			SLICE("this origin may not connect: start the relay with "
-			      "--allow-origin ORIGIN\n"));
-	}
+	if (!origin_allowed(server, wsi, origin, sizeof(origin)))
+		return refuse_upgrade(server, wsi, HTTP_STATUS_FORBIDDEN, REFUSAL_ORIGIN,
+				      "this origin may not connect: start the relay with "
+				      "--allow-origin ORIGIN",
+				      origin);
+	(void)snprintf(text, sizeof(text), "too many connections, try again later");
 	if (server->on_stopped ||
-	    server->core->counters.connections >= server->connections_max) {
-		core_refuse(server->core, 0, REFUSAL_FULL, "too many connections");
-		return http_refuse(wsi, HTTP_STATUS_SERVICE_UNAVAILABLE,
-				   SLICE("too many connections, try again later\n"));
-	}
+	    core->counters.connections >= server->options.connections_max)
+		return refuse_upgrade(server, wsi, HTTP_STATUS_SERVICE_UNAVAILABLE,
+				      REFUSAL_FULL, text, text);
+	(void)snprintf(text, sizeof(text),
+		       "too many connections from this address: %" PRIu64
+		       " at most, close one first",
+		       server->options.address_max);
+	if (is_limited(server, &visitor->client) &&
+	    tally_of(&server->connection_tally, address_key(&visitor->client)) >=
+		    server->options.address_max)
+		return refuse_upgrade(server, wsi, HTTP_TOO_MANY_REQUESTS,
+				      REFUSAL_ADDRESS, text, text);
+	if (!admit_connection(&core->admit, &visitor->client, loop_now_ms(), &admission))
+		return refuse_upgrade(server, wsi, HTTP_TOO_MANY_REQUESTS,
+				      admission.refusal, admission.text, admission.text);
 	return 0;
 }
 
@@ -323,6 +473,15 @@ static int on_upgrade_asked(struct lws *wsi)
 	return 0;
 }
 
+/* lws made the context of the one vhost that speaks TLS; our certificate is shown by it.
+ */
+static void on_tls_context(struct lws_vhost *vhost, void *context)
+{
+	struct server *server = lws_vhost_user(vhost);
+
+	tls_attach(server->options.tls, context);
+}
+
 static int on_add_headers(struct lws *wsi, struct lws_process_html_args *args)
 {
 	unsigned char *at = (unsigned char *)args->p;
@@ -333,29 +492,61 @@ static int on_add_headers(struct lws *wsi, struct lws_process_html_args *args)
 	return 0;
 }
 
+static bool peer_address(int fd, struct address *out)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+	       address_from_socket((struct sockaddr *)&peer, out);
+}
+
 /* Sockets that say nothing, or only HTTP, take files as well: out of them, accept() would
  * fail again and again while clients wait unseen. */
-static int on_accept(struct server *server)
+static int on_accept(struct server *server, int fd)
 {
-	if (server->sockets < server->connections_max + FILES_RESERVED / 2)
-		return 0;
-	core_refuse(server->core, 0, REFUSAL_FULL, "too many sockets");
-	return -1;
+	struct address from = {0};
+
+	(void)peer_address(fd, &from);
+	if (server->sockets >= server->options.connections_max + FILES_RESERVED / 2) {
+		log_refused(server, &from, REFUSAL_FULL, "too many sockets");
+		return -1;
+	}
+	if (is_limited(server, &from) &&
+	    tally_of(&server->socket_tally, address_key(&from)) >=
+		    server->options.address_max * SOCKETS_PER_CONNECTION) {
+		log_refused(server, &from, REFUSAL_ADDRESS, "too many sockets");
+		return -1;
+	}
+	return 0;
 }
 
 static void on_accepted(struct server *server, struct lws *wsi)
 {
-	lws_set_opaque_user_data(wsi, server);
+	struct visitor *visitor = mem_alloc(sizeof(*visitor));
+
+	visitor->server = server;
+	(void)peer_address(lws_get_socket_fd(wsi), &visitor->peer);
+	visitor->client = visitor->peer;
+	lws_set_opaque_user_data(wsi, visitor);
 	server->sockets++;
+	/* All are counted, also those that have no limit now: that may change. */
+	tally_add(&server->socket_tally, address_key(&visitor->peer));
 }
 
 /* Listening sockets come here as well, and were never counted. */
 static void on_destroyed(struct lws *wsi)
 {
-	struct server *server = lws_get_opaque_user_data(wsi);
+	struct visitor *visitor = visitor_of(wsi);
 
-	if (server)
-		server->sockets--;
+	if (!visitor)
+		return;
+	visitor->server->sockets--;
+	tally_remove(&visitor->server->socket_tally, address_key(&visitor->peer));
+	if (visitor->is_counted)
+		tally_remove(&visitor->server->connection_tally,
+			     address_key(&visitor->client));
+	free(visitor);
 }
 
 static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
@@ -387,7 +578,7 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 	case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION:
 		return on_upgrade(server_of(wsi), wsi);
 	case LWS_CALLBACK_FILTER_NETWORK_CONNECTION:
-		return on_accept(server_of(wsi));
+		return on_accept(server_of(wsi), (int)(intptr_t)in);
 	case LWS_CALLBACK_SERVER_NEW_CLIENT_INSTANTIATED:
 		on_accepted(server_of(wsi), wsi);
 		return 0;
@@ -396,6 +587,9 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 		return 0;
 	case LWS_CALLBACK_ADD_HEADERS:
 		return on_add_headers(wsi, in);
+	case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
+		on_tls_context(in, user);
+		return 0;
 	default:
 		return 0;
 	}
@@ -411,35 +605,67 @@ static const struct lws_protocols protocols[] = {
 	{.name = NULL},
 };
 
+/* lws takes a wildcard for the name of an interface. */
+static bool is_wildcard(const char *host)
+{
+	return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
 static struct lws_vhost *listen_on(struct server *server, const char *name,
-				   const char *host, uint16_t port, struct err *err)
+				   const char *host, uint16_t port, struct tls *tls,
+				   struct err *err)
 {
 	/* With IPv6 on, lws listens on every address of the machine when asked for an
 	 * IPv4 one (4.1.6 does not find it among its IPv6 interfaces and falls back). */
 	uint64_t family = strchr(host, ':') ? 0 : LWS_SERVER_OPTION_DISABLE_IPV6;
 	struct lws_context_creation_info info = {
 		.port = port,
-		.iface = host,
+		.iface = is_wildcard(host) ? NULL : host,
 		.vhost_name = name,
 		.protocols = protocols,
 		.user = server,
 		.options = LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND | family,
 	};
-	struct lws_vhost *vhost = lws_create_vhost(server->loop->lws, &info);
+	struct lws_vhost *vhost;
 
+	if (tls) {
+		info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
+		info.ssl_cert_filepath = tls_cert_path(tls);
+		info.ssl_private_key_filepath = tls_key_path(tls);
+		info.alpn = "http/1.1";
+	}
+	vhost = lws_create_vhost(server->loop->lws, &info);
 	if (!vhost)
 		port_explain(host, port, err);
 	return vhost;
 }
 
-static uint64_t connections_max(void)
+/* Of @wanted connections, as many as there can be files; the soft limit was raised when
+ * the loop was made. */
+static uint64_t connections_max(uint64_t wanted)
 {
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
-	    limit.rlim_cur >= RELAY_CONNECTIONS_MAX + FILES_RESERVED)
-		return RELAY_CONNECTIONS_MAX;
+	    limit.rlim_cur >= wanted + FILES_RESERVED)
+		return wanted;
 	return limit.rlim_cur > FILES_RESERVED ? limit.rlim_cur - FILES_RESERVED : 1;
+}
+
+void server_set_options(struct server *server, const struct server_options *options)
+{
+	uint64_t possible = connections_max(options->connections_max);
+	struct tls *tls = server->options.tls;
+
+	if (possible < options->connections_max &&
+	    possible != server->options.connections_max)
+		log_warn("relay",
+			 "at most %" PRIu64 " connections: the limit of open files "
+			 "allows no more, raise it (ulimit -n, LimitNOFILE)",
+			 possible);
+	server->options = *options;
+	server->options.connections_max = possible;
+	server->options.tls = tls;
 }
 
 struct server *server_create(struct loop *loop, struct core *core,
@@ -449,17 +675,21 @@ struct server *server_create(struct loop *loop, struct core *core,
 
 	server->loop = loop;
 	server->core = core;
-	server->allow_origins = options->allow_origins;
-	server->connections_max = connections_max();
+	server->options.tls = options->tls;
+	server_set_options(server, options);
+	tally_init(&server->socket_tally);
+	tally_init(&server->connection_tally);
+	buf_init(&server->forwarded, FORWARDED_MAX);
 	outgoing_init(&server->outgoing);
-	server->vhost = listen_on(server, "relay", options->host, options->port, err);
+	server->vhost = listen_on(server, "relay", options->host, options->port,
+				  options->tls, err);
 	if (!server->vhost)
 		goto out;
 	server->port = (uint16_t)lws_get_vhost_listen_port(server->vhost);
 	if (options->metrics_host) {
 		server->metrics_vhost =
 			listen_on(server, "metrics", options->metrics_host,
-				  options->metrics_port, err);
+				  options->metrics_port, NULL, err);
 		if (!server->metrics_vhost)
 			goto out;
 		server->metrics_port =
@@ -499,6 +729,9 @@ void server_destroy(struct server *server)
 {
 	if (!server)
 		return;
+	tally_finish(&server->socket_tally);
+	tally_finish(&server->connection_tally);
+	buf_finish(&server->forwarded);
 	outgoing_finish(&server->outgoing);
 	free(server);
 }
