@@ -72,6 +72,7 @@ struct session {
 	struct outgoing_link outgoing; /* likewise */
 	struct http_answer answer;     /* until then */
 	bool is_closing;               /* its deadline runs */
+	bool is_left;                  /* the peer has said close: it says nothing more */
 	bool is_flushed;               /* closes as soon as lws is back in its loop */
 };
 
@@ -122,7 +123,8 @@ static void wake(struct connection *connection)
 		session->is_closing = true;
 		lws_set_timeout(wsi, PENDING_TIMEOUT_USER_OK, CLOSE_WITHIN_S);
 	}
-	outgoing_add(&server_of(wsi)->outgoing, &session->outgoing);
+	if (!session->is_left)
+		outgoing_add(&server_of(wsi)->outgoing, &session->outgoing);
 }
 
 const struct connection_io server_io = {
@@ -202,6 +204,11 @@ static int on_established(struct server *server, struct lws *wsi, struct session
 
 static int on_receive(struct lws *wsi, struct session *session, struct slice bytes)
 {
+	/* RFC 6455, 1.4: "After receiving a control frame indicating the connection
+	 * should be closed, a peer discards any further data received." lws hands it on.
+	 */
+	if (session->is_left)
+		return 0;
 	connection_receive(session->connection, bytes,
 			   lws_frame_is_binary(wsi) ? CHUNK_BINARY : CHUNK_TEXT,
 			   lws_is_final_fragment(wsi) &&
@@ -224,6 +231,13 @@ static int on_writable(struct server *server, struct lws *wsi, struct session *s
 	session->is_flushed = true;
 	lws_set_timer_usecs(wsi, 1);
 	return 0;
+}
+
+/* Answers to what came before the close go out before ours. */
+static void on_peer_close(struct server *server, struct session *session)
+{
+	(void)outgoing_send(&server->outgoing, &session->outgoing);
+	session->is_left = true;
 }
 
 static void before_wait(void *ctx)
@@ -559,6 +573,9 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 		return on_established(server_of(wsi), wsi, session);
 	case LWS_CALLBACK_RECEIVE:
 		return on_receive(wsi, session, (struct slice){in, len});
+	case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
+		on_peer_close(server_of(wsi), session);
+		return 0;
 	case LWS_CALLBACK_SERVER_WRITEABLE:
 		return on_writable(server_of(wsi), wsi, session);
 	case LWS_CALLBACK_TIMER:
