@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import WebSocket from "ws";
 import { authEvent } from "./keys.mjs";
+import { assertMessage } from "./schemas.mjs";
 
 // A wait that takes this long has failed; the message says what came instead.
 const TIMEOUT_MS = 20000;
@@ -34,6 +35,7 @@ export class Peer {
 	}
 
 	#receive(message) {
+		assertMessage(message);
 		const i = this.#waiting.findIndex(({ matches }) => matches(message));
 		if (i >= 0)
 			this.#waiting.splice(i, 1)[0].resolve(message);
