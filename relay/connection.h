@@ -16,6 +16,7 @@
 #include "wire/frame/limits.h"
 
 /* WebSocket close codes (RFC 6455, 7.4.1). */
+#define CLOSE_NORMAL 1000
 #define CLOSE_GOING_AWAY 1001
 #define CLOSE_BAD_TEXT 1007
 #define CLOSE_POLICY 1008

@@ -233,11 +233,12 @@ static int on_writable(struct server *server, struct lws *wsi, struct session *s
 	return 0;
 }
 
-/* Answers to what came before the close go out before ours. */
+/* Answers to what came before the close go out before ours; it is no reader any more. */
 static void on_peer_close(struct server *server, struct session *session)
 {
 	(void)outgoing_send(&server->outgoing, &session->outgoing);
 	session->is_left = true;
+	connection_close(session->connection, CLOSE_NORMAL, "");
 }
 
 static void before_wait(void *ctx)

@@ -67,12 +67,22 @@ test("a flood that never rests leaves memory flat and no event unaccounted for",
 	assert.ok(line.dropped > 0);
 });
 
+test("fanout has a line for each arm, with what the relay used", () => {
+	const lines = figures("fanout", { PERCH_PROBE_READERS: "6", PERCH_PROBE_OWNERS: "3", PERCH_PROBE_PUBLISHERS: "3",
+		PERCH_PROBE_FRAMES: "20", PERCH_PROBE_EVENTS: "60", PERCH_PROBE_RATE: "100", PERCH_PROBE_SECONDS: "1",
+		PERCH_PROBE_STALLED: "2", PERCH_PROBE_IDLE: "3", PERCH_PROBE_BYTES: "400" });
+	assert.deepEqual(lines.map(({ arm, runs }) => [arm, runs]),
+		[["idle", undefined], ["accept", 60], ["paced", 120], ["rate", 200], ["burst", 120]]);
+	for (const line of lines.slice(1)) assert.ok(line.relay_cpu_us_per_event > 0 && line.relay_bytes > 0);
+});
+
 test("bad settings are refused with what is allowed", () => {
 	for (const [name, setting, value, allowed] of [
 		["drain", "PERCH_PROBE_EVENTS", "0", "1..10000000"],
 		["drain", "PERCH_PROBE_RUNS", "five", "1..1000"],
 		["drain", "PERCH_PROBE_ARMS", "cached,fast", "reserialize, cached, copy"],
 		["seal", "PERCH_PROBE_SIZES", "", "200, 2000, 16000, 65000"],
+		["fanout", "PERCH_PROBE_SECONDS", "21", "1..20"],
 		["ingest", "PERCH_PROBE_AGENTS", "3", "1, 2, 4, 8"],
 	]) {
 		const { status, stdout, stderr } = probe(name, { [setting]: value });

@@ -5,9 +5,6 @@
 
 #include "wire/nostr/json.h"
 
-/* Every letter once, upper and lower case. */
-#define FILTER_TAGS_MAX 52
-
 enum filter_member {
 	MEMBER_IDS = 1 << 0,
 	MEMBER_AUTHORS = 1 << 1,
@@ -164,9 +161,16 @@ static bool parse_tag(struct parser *parser, struct slice name)
 	if (filter_tag(filter, name.ptr[1]))
 		return err_set(parser->err, ERR_MALFORMED, "filter: %.*s is given twice",
 			       SLICE_ARG(name));
-	if (!filter->tags)
-		filter->tags = arena_array(parser->arena, FILTER_TAGS_MAX,
-					   sizeof(*filter->tags));
+	/* Few have more than one or two of the 52 letters, and subscriptions keep them.
+	 */
+	if ((filter->tag_count & (filter->tag_count - 1)) == 0) {
+		struct filter_tag *tags = arena_array(
+			parser->arena, 2 * filter->tag_count + 1, sizeof(*tags));
+
+		if (filter->tag_count)
+			memcpy(tags, filter->tags, filter->tag_count * sizeof(*tags));
+		filter->tags = tags;
+	}
 	tag = &filter->tags[filter->tag_count++];
 	tag->letter = name.ptr[1];
 	return parse_values(parser, name, tag);
