@@ -6,11 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "relay/book.h"
 #include "relay/connection.h"
 #include "relay/server.h"
 #include "relay/settings.h"
 #include "relay/store.h"
 #include "relay/tls.h"
+#include "relay/tool.h"
 #include "wire/base/mem.h"
 #include "wire/host/log.h"
 #include "wire/host/loop.h"
@@ -29,6 +31,8 @@
 #define PATH_BYTES_MAX 4096
 
 struct relay {
+	int argc;
+	char **argv;
 	struct settings settings;
 	struct loop *loop;
 	struct core core;
@@ -107,21 +111,13 @@ static void on_signal(void *ctx, int signal)
 	server_stop(relay->server, on_stopped, relay);
 }
 
-/* Ours unless --db names another, whose folder must be there. */
 static bool open_store(struct relay *relay, struct err *err)
 {
-	const char *db = relay->settings.db;
 	struct buf path;
-	bool ok = true;
 
 	buf_init(&path, PATH_BYTES_MAX);
-	if (db)
-		(void)buf_printf(&path, "%s", db);
-	else
-		ok = paths_data(SLICE_EMPTY, &path, err) &&
-		     paths_make(buf_text(&path), err) &&
-		     paths_data(SLICE("relay.db"), &path, err);
-	relay->store = ok ? store_open(buf_text(&path), err) : NULL;
+	if (settings_db_path(&relay->settings, &path, err))
+		relay->store = store_open(buf_text(&path), err);
 	buf_finish(&path);
 	return relay->store != NULL;
 }
@@ -163,18 +159,94 @@ static const char *bracketed(const char *host, char out[72])
 static void warn_exposed(const struct relay *relay)
 {
 	const struct settings *settings = &relay->settings;
+	bool is_near = host_is_loopback(settings->host);
 
-	if (host_is_loopback(settings->host))
-		return;
-	if (!relay->tls && settings->proxies.count == 0)
+	if (settings->by_list && relay->core.admit.owners.listed.count == 0)
+		log_warn("relay", "no owner is listed, so nobody is served: perch relay "
+				  "owners add NPUB");
+	if (!is_near && !relay->tls && settings->proxies.count == 0)
 		log_warn("relay", "no TLS beyond loopback: frames are sealed, but who "
 				  "talks to whom is readable on the way, and a session "
 				  "can be taken over; give --tls-cert and --tls-key, or "
 				  "--trusted-proxy");
-	if (settings->by_list)
+	if (!is_near && !settings->by_list)
+		log_warn("relay", "--owners open beyond loopback: everybody who can "
+				  "reach it may use it");
+}
+
+/* Reload */
+
+static void on_reloaded(void *ctx, const struct err *err)
+{
+	struct relay *relay = ctx;
+
+	if (err) {
+		log_warn("relay", "owners stay as they were: %s", err->text);
 		return;
-	log_warn("relay", "--owners open beyond loopback: everybody who can reach it may "
-			  "use it");
+	}
+	core_recheck(&relay->core);
+	log_info("relay", "owners read again: listed=%zu bindings=%zu",
+		 relay->core.admit.owners.listed.count, relay->core.admit.owners.count);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+/* Where it listens and what it writes to are for a start to decide. */
+static void warn_restart(const struct settings *old, const struct settings *now)
+{
+	if (strcmp(old->host, now->host) != 0 || old->port != now->port ||
+	    strcmp(old->metrics_host, now->metrics_host) != 0 ||
+	    old->metrics_port != now->metrics_port || !same_text(old->db, now->db) ||
+	    !old->tls_cert != !now->tls_cert)
+		log_warn("relay", "listen, metrics, db, and TLS on or off change with a "
+				  "restart only");
+}
+
+static void reload_settings(struct relay *relay)
+{
+	struct server_options options;
+	struct settings fresh;
+	struct settings old = relay->settings;
+
+	if (settings_read(relay->argc, relay->argv, &fresh) != OPTIONS_OK) {
+		log_warn("relay", "settings stay as they were");
+		return;
+	}
+	warn_restart(&old, &fresh);
+	relay->settings = fresh;
+	apply(relay, &options);
+	server_set_options(relay->server, &options);
+	make_urls(relay);
+	settings_finish(&old);
+}
+
+static void reload_tls(struct relay *relay)
+{
+	const struct settings *settings = &relay->settings;
+	struct err err;
+
+	if (!relay->tls || !settings->tls_cert)
+		return;
+	if (tls_reload(relay->tls, settings->tls_cert, settings->tls_key, &err))
+		log_info("relay", "certificate read again");
+	else
+		log_warn("relay", "the certificate stays as it was: %s", err.text);
+}
+
+static void on_hangup(void *ctx)
+{
+	struct relay *relay = ctx;
+
+	if (!relay->server)
+		return;
+	reload_settings(relay);
+	reload_tls(relay);
+	if (!book_reload(relay->store, &relay->core.admit.owners, on_reloaded, relay))
+		log_warn("relay",
+			 "owners stay as they were: too much waits for the disk");
 }
 
 static bool start(struct relay *relay, struct err *err)
@@ -187,6 +259,9 @@ static bool start(struct relay *relay, struct err *err)
 	if (!relay->loop)
 		return false;
 	core_init(&relay->core, &server_io, relay->loop->crypto);
+	/* Before the database is locked: that is where others find whom to signal. */
+	if (!loop_on_hangup(relay->loop, on_hangup, relay, err))
+		return false;
 	if (settings->tls_cert) {
 		relay->tls = tls_create(settings->tls_cert, settings->tls_key, err);
 		if (!relay->tls)
@@ -196,8 +271,12 @@ static bool start(struct relay *relay, struct err *err)
 	if (!open_store(relay, err))
 		return false;
 	/* Modules read their tables from store_db() here. */
+	if (!book_load(store_db(relay->store), &relay->core.admit.owners,
+		       loop_unix_ms() / 1000, err))
+		return false;
 	if (!store_start(relay->store, relay->loop, err))
 		return false;
+	book_keep(relay->store, &relay->core.admit.owners);
 	relay->server = server_create(relay->loop, &relay->core, &options, err);
 	if (!relay->server)
 		return false;
@@ -234,7 +313,7 @@ static void finish(struct relay *relay)
 
 int relay_main(int argc, char *argv[])
 {
-	struct relay relay = {0};
+	struct relay relay = {.argc = argc, .argv = argv};
 	struct err err;
 	int status = EXIT_FAILURE;
 
@@ -246,7 +325,9 @@ int relay_main(int argc, char *argv[])
 	case OPTIONS_EXIT_USAGE:
 		return 2;
 	}
-	if (start(&relay, &err)) {
+	if (relay.settings.arg_count > 0) {
+		status = tool_main(&relay.settings);
+	} else if (start(&relay, &err)) {
 		loop_run(relay.loop);
 		status = EXIT_SUCCESS;
 	} else {

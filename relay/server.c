@@ -325,6 +325,17 @@ static int respond_metrics(struct server *server, struct lws *wsi,
 	return result;
 }
 
+/* Alive is not yet of use: the database is open before anything listens, so what is left
+ * to say is that it stops, or that it listens no more. */
+static int respond_ready(const struct server *server, struct lws *wsi,
+			 struct session *session)
+{
+	if (server->on_stopped)
+		return http_respond_text(wsi, &session->answer,
+					 HTTP_STATUS_SERVICE_UNAVAILABLE, "stopping\n");
+	return http_respond_text(wsi, &session->answer, HTTP_STATUS_OK, "ready\n");
+}
+
 /* Accept may list several types with weights: it is searched, not compared. */
 static bool wants_nip11(struct lws *wsi)
 {
@@ -348,6 +359,8 @@ static int on_http(struct server *server, struct lws *wsi, struct session *sessi
 				   SLICE("GET, HEAD and OPTIONS only\n"));
 	if (strcmp(path, "/healthz") == 0)
 		return http_respond_text(wsi, &session->answer, HTTP_STATUS_OK, "ok\n");
+	if (strcmp(path, "/readyz") == 0)
+		return respond_ready(server, wsi, session);
 	if (is_metrics && strcmp(path, "/metrics") == 0)
 		return respond_metrics(server, wsi, session);
 	if (is_metrics || strcmp(path, "/") != 0)

@@ -2,9 +2,12 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "wire/base/mem.h"
 #include "wire/frame/limits.h"
+#include "wire/host/paths.h"
 #include "wire/host/port.h"
 
 #define OPTIONS_MAX 40
@@ -17,12 +20,15 @@ struct texts {
 
 static const struct options_spec usage = {
 	.command = "perch relay",
-	.usage = "[OPTIONS] | owners add|list|remove KEY | agents | revoke KEY | allow "
-		 "KEY",
+	.usage = "[OPTIONS] [owners add|remove KEY… | owners list | agents | revoke "
+		 "KEY… | allow KEY…]",
+	.max_args = -1,
 	.summary =
 		"Routes sealed frames between agents and their owners. It can read "
-		"none of them and stores none. The other words change a relay, running "
-		"or not, whose data folder this is: each has --help.",
+		"none of them and stores none. The words say who is served, KEY being "
+		"an npub or hex; they change the database, and a relay that runs on it "
+		"follows at once. revoke shuts a key out and cuts its connections "
+		"until allow.",
 	.example = "  perch relay --listen 127.0.0.1:7447\n"
 		   "  perch relay --listen 0.0.0.0:7447 --tls-cert relay.pem --tls-key "
 		   "relay.key --url wss://relay.example:7447\n"
@@ -226,14 +232,17 @@ enum options_result settings_read(int argc, char *argv[], struct settings *out)
 	struct options_spec spec = usage;
 	enum options_result result;
 	struct err err;
-	char **args;
-	int count;
 
+	settings.argv = mem_array((size_t)argc + 1, sizeof(*settings.argv));
+	memcpy(settings.argv, argv, (size_t)argc * sizeof(*argv));
 	fill_table(&settings, &texts, table);
 	spec.options = table;
-	result = options_parse(&spec, argc, argv, &settings.options, &args, &count);
-	if (result != OPTIONS_OK)
+	result = options_parse(&spec, argc, settings.argv, &settings.options,
+			       &settings.args, &settings.arg_count);
+	if (result != OPTIONS_OK) {
+		free(settings.argv);
 		return result;
+	}
 	if (!check(&settings, &texts, &err)) {
 		fprintf(stderr, "perch relay: %s\n", err.text);
 		settings_finish(&settings);
@@ -243,8 +252,22 @@ enum options_result settings_read(int argc, char *argv[], struct settings *out)
 	return OPTIONS_OK;
 }
 
+bool settings_db_path(const struct settings *settings, struct buf *out, struct err *err)
+{
+	/* The folder of a --db must be there. */
+	if (settings->db) {
+		buf_clear(out);
+		return buf_printf(out, "%s", settings->db) ||
+		       err_set(err, ERR_TOO_LARGE, "the path of --db is too long");
+	}
+	return paths_data(SLICE_EMPTY, out, err) && paths_make(buf_text(out), err) &&
+	       paths_data(SLICE("relay.db"), out, err);
+}
+
 void settings_finish(struct settings *settings)
 {
 	options_destroy(settings->options);
 	settings->options = NULL;
+	free(settings->argv);
+	settings->argv = NULL;
 }

@@ -6,13 +6,18 @@
 
 #include "relay/address.h"
 #include "relay/budget.h"
+#include "wire/base/buf.h"
+#include "wire/base/err.h"
 #include "wire/host/log.h"
 #include "wire/host/options.h"
 
 /* All that `perch relay` can be told: read at start, and again at SIGHUP. */
 struct settings {
 	struct options *options; /* owns the texts */
-	char host[64];           /* numeric */
+	char **argv;             /* owns args */
+	char **args;             /* other words than options, NULL behind the last */
+	int arg_count;
+	char host[64]; /* numeric */
 	uint16_t port;
 	char metrics_host[64]; /* numeric; "" for none */
 	uint16_t metrics_port;
@@ -28,9 +33,11 @@ struct settings {
 	int64_t ready_fd; /* -1: none */
 };
 
-/* What does not fit together is a usage error, too. OPTIONS_OK: ends with
- * settings_finish(). */
+/* What does not fit together is a usage error, too. @argv stays as it is, so that it can
+ * be read again. OPTIONS_OK: ends with settings_finish(). */
 enum options_result settings_read(int argc, char *argv[], struct settings *out);
+/* Where the database is; makes the data folder when it is ours. */
+bool settings_db_path(const struct settings *settings, struct buf *out, struct err *err);
 void settings_finish(struct settings *settings);
 
 #endif

@@ -74,7 +74,7 @@ static int take_lock(const char *path, struct err *err)
 	int fd;
 
 	buf_init(&name, LOCK_PATH_MAX);
-	(void)buf_printf(&name, "%s.lock", path);
+	(void)buf_printf(&name, "%s" STORE_LOCK_SUFFIX, path);
 	fd = paths_lock(buf_text(&name), &pid, err);
 	buf_finish(&name);
 	if (fd < 0 && err->code == ERR_REFUSED)

@@ -9,6 +9,9 @@
 
 struct sqlite3;
 
+/* Behind the database's path: the file that a relay which uses it has locked. */
+#define STORE_LOCK_SUFFIX ".lock"
+
 /* What the relay keeps on disk: events of stored kinds, and small tables of other modules
  * (their schema is a script in store_schema.c). One thread writes: it takes what waits,
  * commits it as one transaction and only then answers, on the loop and in the order of

@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "relay/book.h"
+
 /* Version 1: events.
  *
  * rank is 40 bytes: INT64_MAX - created_at (8 bytes, most significant first), then the
@@ -43,4 +45,4 @@ static const char events[] =
 	" until INTEGER NOT NULL,"
 	" PRIMARY KEY (pubkey, kind, d)) WITHOUT ROWID;";
 
-const char *const store_migrations[] = {events, NULL};
+const char *const store_migrations[] = {events, book_schema, NULL};

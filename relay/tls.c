@@ -63,7 +63,9 @@ static SSL_CTX *read_files(const char *cert, const char *key, struct err *err)
 	else if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1)
 		(void)fail(err, "key", key);
 	else if (SSL_CTX_check_private_key(context) != 1)
-		(void)fail(err, "key", key);
+		(void)err_set(err, ERR_SYSTEM,
+			      "TLS key %.80s cannot be used: it is not that of %.80s",
+			      key, cert);
 	else
 		return context;
 	SSL_CTX_free(context);

@@ -76,6 +76,8 @@ test("a browser gets a short page, other paths 404, other methods 405, all dated
 	assert.equal(posted.status, 405);
 	for (const answer of [page, missing, posted])
 		assert.ok(answer.headers.get("date"));
+	const ready = await fetch(`${http}/readyz`);
+	assert.deepEqual([ready.status, await ready.text()], [200, "ready\n"]);
 	const health = await fetch(`${http}/healthz`);
 	assert.equal(await health.text(), "ok\n");
 });

@@ -32,11 +32,13 @@ static const lws_retry_bo_t idle_policy = {
 
 struct loop_state {
 	uv_loop_t uv;
-	uv_signal_t terminate, interrupt;
-	bool signals_open;
+	uv_signal_t terminate, interrupt, hangup;
+	bool signals_open, hangup_open;
 	unsigned signals_seen;
 	void (*on_signal)(void *ctx, int signal);
 	void *ctx;
+	void (*on_hangup)(void *ctx);
+	void *hangup_ctx;
 	uv_prepare_t prepare;
 	bool prepare_open;
 	void (*before_wait)(void *ctx);
@@ -195,6 +197,8 @@ void loop_destroy(struct loop *loop)
 		}
 		if (loop->state->prepare_open)
 			uv_close((uv_handle_t *)&loop->state->prepare, NULL);
+		if (loop->state->hangup_open)
+			uv_close((uv_handle_t *)&loop->state->hangup, NULL);
 		/* A loop_quit() that no loop_run() saw would end the runs below at once.
 		 */
 		(void)uv_run(loop->uv, UV_RUN_NOWAIT);
@@ -238,6 +242,33 @@ void loop_before_wait(struct loop *loop, void (*before_wait)(void *ctx), void *c
 	(void)uv_prepare_init(loop->uv, &state->prepare);
 	(void)uv_prepare_start(&state->prepare, on_uv_prepare);
 	uv_unref((uv_handle_t *)&state->prepare);
+}
+
+static void on_uv_hangup(uv_signal_t *handle, int number)
+{
+	struct loop *loop = handle->data;
+
+	(void)number;
+	loop->state->on_hangup(loop->state->hangup_ctx);
+}
+
+bool loop_on_hangup(struct loop *loop, void (*on_hangup)(void *ctx), void *ctx,
+		    struct err *err)
+{
+	struct loop_state *state = loop->state;
+	int status = uv_signal_init(loop->uv, &state->hangup);
+
+	state->on_hangup = on_hangup;
+	state->hangup_ctx = ctx;
+	state->hangup.data = loop;
+	if (status == 0) {
+		state->hangup_open = true;
+		status = uv_signal_start(&state->hangup, on_uv_hangup, SIGHUP);
+	}
+	if (status != 0)
+		return err_set(err, ERR_SYSTEM, "cannot watch signals: %s",
+			       uv_strerror(status));
+	return true;
 }
 
 static int64_t clock_ms(clockid_t clock)

@@ -46,6 +46,10 @@ void loop_on_signal(struct loop *loop, void (*on_signal)(void *ctx, int signal),
  * is finished there in one go. One per loop; it does not keep the loop alive. */
 void loop_before_wait(struct loop *loop, void (*before_wait)(void *ctx), void *ctx);
 
+/* Called on the loop at SIGHUP, which ends the process where nobody asked for this. */
+bool loop_on_hangup(struct loop *loop, void (*on_hangup)(void *ctx), void *ctx,
+		    struct err *err);
+
 /* CLOCK_BOOTTIME in ms: for deadlines; goes on in suspend. */
 int64_t loop_now_ms(void);
 /* Unix time in ms: for display and created_at. */

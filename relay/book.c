@@ -1,0 +1,300 @@
+#include "relay/book.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <sqlite3.h>
+
+#include "wire/base/buf.h"
+#include "wire/base/mem.h"
+#include "wire/host/db.h"
+#include "wire/host/log.h"
+
+/* expires: Unix seconds, the first at which it no longer holds; at: when it was said. */
+const char book_schema[] =
+	"CREATE TABLE binding ("
+	" agent BLOB NOT NULL, owner BLOB NOT NULL, expires INTEGER NOT NULL,"
+	" PRIMARY KEY (agent, owner)) WITHOUT ROWID;"
+	"CREATE TABLE listed (owner BLOB NOT NULL PRIMARY KEY) WITHOUT ROWID;"
+	"CREATE TABLE revoked ("
+	" agent BLOB NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;";
+
+/* Statements */
+
+static void bind_key(struct sqlite3_stmt *stmt, int at, const uint8_t key[KEY_BYTES])
+{
+	(void)sqlite3_bind_blob(stmt, at, key, KEY_BYTES, SQLITE_STATIC);
+}
+
+/* False for what is no key: somebody else wrote there. */
+static bool read_key(struct sqlite3_stmt *stmt, int column, uint8_t out[KEY_BYTES])
+{
+	if (sqlite3_column_bytes(stmt, column) != KEY_BYTES)
+		return false;
+	memcpy(out, sqlite3_column_blob(stmt, column), KEY_BYTES);
+	return true;
+}
+
+/* Runs "… ?1 … ?2 …" once; ?2 may be left out. */
+static bool run(struct sqlite3 *db, const char *sql, const uint8_t key[KEY_BYTES],
+		int64_t number, bool *changed_out, struct err *err)
+{
+	struct sqlite3_stmt *stmt = NULL;
+	bool ok;
+
+	if (!db_prepare(db, sql, &stmt, err))
+		return false;
+	bind_key(stmt, 1, key);
+	if (sqlite3_bind_parameter_count(stmt) > 1)
+		(void)sqlite3_bind_int64(stmt, 2, number);
+	ok = sqlite3_step(stmt) == SQLITE_DONE ||
+	     db_fail(db, err, "cannot write owners and agents");
+	if (ok && changed_out)
+		*changed_out = sqlite3_changes(db) > 0;
+	(void)sqlite3_finalize(stmt);
+	return ok;
+}
+
+bool book_add_owner(struct sqlite3 *db, const uint8_t owner[KEY_BYTES], bool *changed_out,
+		    struct err *err)
+{
+	return run(db, "INSERT OR IGNORE INTO listed (owner) VALUES (?1)", owner, 0,
+		   changed_out, err);
+}
+
+bool book_remove_owner(struct sqlite3 *db, const uint8_t owner[KEY_BYTES],
+		       bool *changed_out, struct err *err)
+{
+	return run(db, "DELETE FROM listed WHERE owner = ?1", owner, 0, changed_out, err);
+}
+
+bool book_revoke(struct sqlite3 *db, const uint8_t agent[KEY_BYTES], int64_t now,
+		 bool *changed_out, struct err *err)
+{
+	return run(db, "DELETE FROM binding WHERE agent = ?1", agent, 0, NULL, err) &&
+	       run(db, "INSERT OR IGNORE INTO revoked (agent, at) VALUES (?1, ?2)", agent,
+		   now, changed_out, err);
+}
+
+bool book_allow(struct sqlite3 *db, const uint8_t agent[KEY_BYTES], bool *changed_out,
+		struct err *err)
+{
+	return run(db, "DELETE FROM revoked WHERE agent = ?1", agent, 0, changed_out,
+		   err);
+}
+
+static bool end_of_rows(struct sqlite3 *db, struct sqlite3_stmt *stmt, int status,
+			struct err *err)
+{
+	(void)sqlite3_finalize(stmt);
+	return status == SQLITE_DONE || db_fail(db, err, "cannot read owners and agents");
+}
+
+bool book_each_owner(struct sqlite3 *db,
+		     void (*each)(void *ctx, const uint8_t owner[KEY_BYTES]), void *ctx,
+		     struct err *err)
+{
+	struct sqlite3_stmt *stmt = NULL;
+	uint8_t owner[KEY_BYTES];
+	int status;
+
+	if (!db_prepare(db, "SELECT owner FROM listed ORDER BY owner", &stmt, err))
+		return false;
+	while ((status = sqlite3_step(stmt)) == SQLITE_ROW)
+		if (read_key(stmt, 0, owner))
+			each(ctx, owner);
+	return end_of_rows(db, stmt, status, err);
+}
+
+bool book_each_agent(struct sqlite3 *db,
+		     void (*each)(void *ctx, const struct book_row *row), void *ctx,
+		     struct err *err)
+{
+	/* Revocations first: they decide over what follows. */
+	static const char sql[] = "SELECT agent, NULL, at FROM revoked UNION ALL "
+				  "SELECT agent, owner, expires FROM binding";
+	struct sqlite3_stmt *stmt = NULL;
+	int status;
+
+	if (!db_prepare(db, sql, &stmt, err))
+		return false;
+	while ((status = sqlite3_step(stmt)) == SQLITE_ROW) {
+		struct book_row row = {.until = sqlite3_column_int64(stmt, 2)};
+
+		row.revoked = sqlite3_column_type(stmt, 1) == SQLITE_NULL;
+		if (read_key(stmt, 0, row.agent) &&
+		    (row.revoked || read_key(stmt, 1, row.owner)))
+			each(ctx, &row);
+	}
+	return end_of_rows(db, stmt, status, err);
+}
+
+/* At start */
+
+struct loading {
+	struct owners *owners;
+	int64_t now;
+};
+
+static void load_owner(void *ctx, const uint8_t owner[KEY_BYTES])
+{
+	owners_list(((struct loading *)ctx)->owners, owner);
+}
+
+static void load_agent(void *ctx, const struct book_row *row)
+{
+	struct loading *loading = ctx;
+
+	if (row->revoked)
+		owners_revoke(loading->owners, row->agent);
+	else
+		(void)owners_bind(loading->owners, row->agent, row->owner, row->until,
+				  loading->now);
+}
+
+bool book_load(struct sqlite3 *db, struct owners *owners, int64_t now, struct err *err)
+{
+	struct loading loading = {owners, now};
+	struct sqlite3_stmt *stmt = NULL;
+	bool ok;
+
+	if (!db_prepare(db, "DELETE FROM binding WHERE expires <= ?1", &stmt, err))
+		return false;
+	(void)sqlite3_bind_int64(stmt, 1, now);
+	ok = end_of_rows(db, stmt, sqlite3_step(stmt), err);
+	return ok && book_each_owner(db, load_owner, &loading, err) &&
+	       book_each_agent(db, load_agent, &loading, err);
+}
+
+/* While the relay runs */
+
+struct new_binding {
+	uint8_t agent[KEY_BYTES];
+	uint8_t owner[KEY_BYTES];
+	int64_t expires;
+};
+
+static bool write_binding(void *ctx, struct sqlite3 *db, struct err *err)
+{
+	static const char sql[] =
+		"INSERT INTO binding (agent, owner, expires) "
+		"VALUES (?1, ?2, ?3) ON CONFLICT (agent, owner) "
+		"DO UPDATE SET expires = max(expires, excluded.expires)";
+	const struct new_binding *binding = ctx;
+	struct sqlite3_stmt *stmt = NULL;
+	bool ok;
+
+	if (!db_prepare(db, sql, &stmt, err))
+		return false;
+	bind_key(stmt, 1, binding->agent);
+	bind_key(stmt, 2, binding->owner);
+	(void)sqlite3_bind_int64(stmt, 3, binding->expires);
+	ok = sqlite3_step(stmt) == SQLITE_DONE ||
+	     db_fail(db, err, "cannot write owners and agents");
+	(void)sqlite3_finalize(stmt);
+	return ok;
+}
+
+/* It still holds in memory, and comes again with the agent's next start. */
+static void warn_lost(const char *why)
+{
+	log_warn("relay", "an attestation will not survive a restart: %s", why);
+}
+
+static void on_binding_written(void *ctx, const struct err *err)
+{
+	if (err)
+		warn_lost(err->text);
+	free(ctx);
+}
+
+static void on_bind(void *ctx, const uint8_t agent[KEY_BYTES],
+		    const uint8_t owner[KEY_BYTES], int64_t expires)
+{
+	struct new_binding *binding = mem_alloc(sizeof(*binding));
+
+	memcpy(binding->agent, agent, KEY_BYTES);
+	memcpy(binding->owner, owner, KEY_BYTES);
+	binding->expires = expires;
+	if (store_write(ctx, write_binding, on_binding_written, binding,
+			sizeof(*binding)))
+		return;
+	warn_lost("too much waits for the disk");
+	free(binding);
+}
+
+void book_keep(struct store *store, struct owners *owners)
+{
+	owners->on_bind = on_bind;
+	owners->ctx = store;
+}
+
+/* What the writer's thread reads for the loop. */
+struct reload {
+	struct owners *owners;
+	struct buf listed, revoked; /* keys, one behind the other */
+	void (*done)(void *ctx, const struct err *err);
+	void *ctx;
+};
+
+static void collect_owner(void *ctx, const uint8_t owner[KEY_BYTES])
+{
+	struct reload *reload = ctx;
+
+	(void)buf_append(&reload->listed, (struct slice){(const char *)owner, KEY_BYTES});
+}
+
+static void collect_revoked(void *ctx, const struct book_row *row)
+{
+	struct reload *reload = ctx;
+
+	if (row->revoked)
+		(void)buf_append(&reload->revoked,
+				 (struct slice){(const char *)row->agent, KEY_BYTES});
+}
+
+static bool read_lists(void *ctx, struct sqlite3 *db, struct err *err)
+{
+	struct reload *reload = ctx;
+
+	return book_each_owner(db, collect_owner, reload, err) &&
+	       book_each_agent(db, collect_revoked, reload, err) &&
+	       ((buf_ok(&reload->listed) && buf_ok(&reload->revoked)) ||
+		err_set(err, ERR_TOO_LARGE, "more owners or revoked agents than fit"));
+}
+
+static void on_lists_read(void *ctx, const struct err *err)
+{
+	struct reload *reload = ctx;
+	size_t i;
+
+	if (!err) {
+		owners_forget_lists(reload->owners);
+		for (i = 0; i < reload->listed.len; i += KEY_BYTES)
+			owners_list(reload->owners,
+				    (const uint8_t *)reload->listed.ptr + i);
+		for (i = 0; i < reload->revoked.len; i += KEY_BYTES)
+			owners_revoke(reload->owners,
+				      (const uint8_t *)reload->revoked.ptr + i);
+	}
+	reload->done(reload->ctx, err);
+	buf_finish(&reload->listed);
+	buf_finish(&reload->revoked);
+	free(reload);
+}
+
+bool book_reload(struct store *store, struct owners *owners,
+		 void (*done)(void *ctx, const struct err *err), void *ctx)
+{
+	struct reload *reload = mem_alloc(sizeof(*reload));
+
+	reload->owners = owners;
+	reload->done = done;
+	reload->ctx = ctx;
+	buf_init(&reload->listed, (size_t)KEY_BYTES * OWNERS_MAX);
+	buf_init(&reload->revoked, (size_t)KEY_BYTES * OWNERS_MAX);
+	if (store_write(store, read_lists, on_lists_read, reload, sizeof(*reload)))
+		return true;
+	free(reload);
+	return false;
+}
