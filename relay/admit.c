@@ -7,6 +7,7 @@
 
 #include "relay/route.h"
 #include "wire/frame/limits.h"
+#include "wire/host/loop.h"
 #include "wire/nostr/nip19.h"
 #include "wire/nostr/nip42.h"
 #include "wire/nostr/nip44.h"
@@ -49,6 +50,7 @@ void admit_init(struct admit *admit, struct crypto *crypto)
 	owners_init(&admit->owners);
 	budgets_init(&admit->budgets);
 	admit->count_loopback = false;
+	memset(&admit->verify, 0, sizeof(admit->verify));
 	seen_init(&admit->seen);
 	/* Decoding never makes an event's text longer. */
 	buf_init(&admit->scratch, 2 * EVENT_MAX_BYTES);
@@ -319,13 +321,18 @@ static bool check_frame_rate(struct admit *admit, const struct event *event,
 static bool check_truth(struct admit *admit, const struct event *event,
 			struct admission *out)
 {
+	int64_t begin = loop_now_ns();
+	bool ok = false;
 	struct err err;
 
 	if (!event_check_id(admit->crypto, event, &admit->scratch, &err))
-		return refuse(out, REFUSAL_ID, "invalid: %s", err.text);
-	if (!event_check_sig(admit->crypto, event, &err))
-		return refuse(out, REFUSAL_SIGNATURE, "invalid: %s", err.text);
-	return true;
+		(void)refuse(out, REFUSAL_ID, "invalid: %s", err.text);
+	else if (!event_check_sig(admit->crypto, event, &err))
+		(void)refuse(out, REFUSAL_SIGNATURE, "invalid: %s", err.text);
+	else
+		ok = true;
+	histogram_add(&admit->verify, loop_now_ns() - begin);
+	return ok;
 }
 
 static void check_repeat(struct admit *admit, const struct event *event, int64_t now,

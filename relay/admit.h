@@ -35,6 +35,7 @@ struct admit {
 	bool count_loopback; /* budgets of an address hold for loopback, too */
 	struct seen seen;
 	struct buf scratch;
+	struct histogram verify; /* of ids and signatures, true or not */
 };
 
 void admit_init(struct admit *admit, struct crypto *crypto);

@@ -79,6 +79,8 @@ void counters_write(const struct counters *counters, struct buf *out)
 	write_one(out, "unheard_total", "counter", counters->unheard);
 	write_one(out, "sent_bytes_total", "counter", counters->sent_bytes);
 	write_one(out, "writes_total", "counter", counters->writes);
+	write_one(out, "unsent_bytes_max", "gauge", counters->unsent_max);
+	histogram_write(&counters->fan_out, "fan_out", out);
 	(void)buf_lit(out, "# TYPE perch_relay_refused_total counter\n");
 	for (i = 0; i <= REFUSAL_LAST; i++)
 		(void)buf_printf(out,

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "relay/histogram.h"
 #include "wire/base/buf.h"
 #include "wire/base/slice.h"
 
@@ -59,6 +60,8 @@ struct counters {
 	uint64_t sent_bytes;
 	uint64_t writes; /* to sockets, of one message or several */
 	uint64_t refused[REFUSAL_LAST + 1];
+	size_t unsent_max;        /* most unsent bytes of one reader, ever */
+	struct histogram fan_out; /* of one event, into the readers' queues */
 	struct {
 		bool logged; /* ever */
 		int64_t at_ms;

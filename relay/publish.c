@@ -5,6 +5,7 @@
 #include "relay/answer.h"
 #include "relay/strip.h"
 #include "wire/frame/limits.h"
+#include "wire/host/loop.h"
 
 /* Design §7: queue dropped, CLOSED, closed within 5 s (the server sees to that). */
 void connection_fall_behind(struct connection *connection)
@@ -66,6 +67,8 @@ static void on_match(void *ctx, struct subscription *sub)
 	}
 	if (was_empty)
 		core->io->wake(reader);
+	if (reader->queue.bytes > core->counters.unsent_max)
+		core->counters.unsent_max = reader->queue.bytes;
 	core->counters.deliveries++;
 	if (reader->fan_out != core->fan_out) {
 		reader->fan_out = core->fan_out;
@@ -106,6 +109,7 @@ static size_t publish_fan_out(struct core *core, const struct event *event,
 			      const struct admission *admission)
 {
 	struct fan_out fan_out = {.core = core, .event = event};
+	int64_t begin = loop_now_ns();
 
 	core->fan_out++;
 	route_event(&core->route, event, on_match, &fan_out);
@@ -114,6 +118,7 @@ static size_t publish_fan_out(struct core *core, const struct event *event,
 			   core_now_s(core));
 	body_unref(fan_out.body);
 	publish_drop_behind(core);
+	histogram_add(&core->counters.fan_out, loop_now_ns() - begin);
 	if (fan_out.readers > 0)
 		seen_reach(&core->admit.seen, event->id);
 	else

@@ -313,12 +313,20 @@ static int respond_metrics(struct server *server, struct lws *wsi,
 
 	buf_init(&body, ANSWER_MAX);
 	counters_write(&core->counters, &body);
+	histogram_write(&core->admit.verify, "verify", &body);
 	(void)buf_printf(
 		&body,
 		"# TYPE perch_relay_subscriptions gauge\nperch_relay_subscriptions %zu\n"
 		"# TYPE perch_relay_window_bytes gauge\nperch_relay_window_bytes %zu\n"
 		"# TYPE perch_relay_unsent_bytes gauge\nperch_relay_unsent_bytes %zu\n",
 		core->route.count, core->window.bytes, core->retained.bytes);
+	(void)buf_printf(
+		&body,
+		"# TYPE perch_relay_agents_bound gauge\nperch_relay_agents_bound %zu\n"
+		"# TYPE perch_relay_owners_listed gauge\nperch_relay_owners_listed %zu\n"
+		"# TYPE perch_relay_sockets gauge\nperch_relay_sockets %" PRIu64 "\n",
+		core->admit.owners.count, core->admit.owners.listed.count,
+		server->sockets);
 	result = http_respond(wsi, &session->answer, HTTP_STATUS_OK,
 			      "text/plain; version=0.0.4", buf_slice(&body));
 	buf_finish(&body);

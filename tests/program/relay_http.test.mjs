@@ -6,7 +6,7 @@ import { connect as connectTcp } from "node:net";
 import { networkInterfaces } from "node:os";
 import { after, before, test } from "node:test";
 import WebSocket from "ws";
-import { authEvent, makeKey, sign } from "./support/keys.mjs";
+import { authEvent, makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
 import { perchBin, spawnPerch, startRelay } from "./support/perch.mjs";
 
@@ -216,6 +216,52 @@ test("what NIP-11 says of tags is enforced", async () => {
 	await peer.close();
 });
 
+/** Prometheus' text format: every sample has a type before it, histograms add up. */
+function checkExposition(text) {
+	const types = new Map(), samples = new Map();
+	assert.ok(text.endsWith("\n"));
+	for (const line of text.trimEnd().split("\n")) {
+		const type = /^# TYPE (\w+) (counter|gauge|histogram)$/.exec(line);
+		if (type) {
+			assert.ok(!types.has(type[1]), line);
+			types.set(type[1], type[2]);
+			continue;
+		}
+		const sample = /^(\w+)(\{\w+="[^"]+"\})? (\d+(?:\.\d+)?)$/.exec(line);
+		assert.ok(sample, line);
+		const family = types.has(sample[1]) ? sample[1] : sample[1].replace(/_(bucket|sum|count)$/, "");
+		assert.ok(types.has(family), `${line} has no type`);
+		assert.ok(!samples.has(sample[1] + (sample[2] ?? "")), `${line} comes twice`);
+		samples.set(sample[1] + (sample[2] ?? ""), Number(sample[3]));
+	}
+	for (const [name] of [...types].filter(([, type]) => type === "histogram")) {
+		const buckets = [...samples].filter(([key]) => key.startsWith(`${name}_bucket{`)).map(([, value]) => value);
+		assert.ok(buckets.length > 5 && buckets.every((value, i) => i === 0 || value >= buckets[i - 1]), name);
+		assert.equal(buckets.at(-1), samples.get(`${name}_count`));
+	}
+	return samples;
+}
+
+test("frames, deliveries and how long both take are there for Prometheus", async () => {
+	const other = await startRelay(["--metrics", "127.0.0.1:0"]);
+	const owner = makeKey(), agent = makeAgent(owner);
+	const reader = await Peer.as(other.url, owner), writer = await Peer.as(other.url, agent);
+	await reader.subscribe("frames", { kinds: [24200], "#p": [owner.pub] });
+	for (let i = 0; i < 3; i++)
+		await writer.publish(telemetry(agent, owner.pub, `${i}`));
+	await writer.publish({ ...telemetry(agent, owner.pub, "forged"), sig: "0".repeat(128) });
+	const address = /metrics on (http:\S+)/.exec(other.stderr())[1];
+	const samples = checkExposition(await (await fetch(address)).text());
+	for (const [name, value] of Object.entries({ frames_total: 3, deliveries_total: 3, agents_bound: 1, connections: 2,
+		fan_out_seconds_count: 3, verify_seconds_count: 4, 'refused_total{reason="signature"}': 1 }))
+		assert.equal(samples.get(`perch_relay_${name}`), value, name);
+	assert.ok(samples.get("perch_relay_verify_seconds_sum") > 0);
+	assert.ok(samples.get("perch_relay_unsent_bytes_max") > 500);
+	await reader.close();
+	await writer.close();
+	await other.stop();
+});
+
 test("metrics and health have a port of their own when asked for", async () => {
 	const other = await startRelay(["--metrics", "127.0.0.1:0"]);
 	const key = makeKey();
@@ -226,6 +272,7 @@ test("metrics and health have a port of their own when asked for", async () => {
 	const text = await (await fetch(`${base}/metrics`)).text();
 	assert.match(text, /^perch_relay_refused_total\{reason="stored_kind"\} 1$/m);
 	assert.match(text, /^perch_relay_connections 1$/m);
+	checkExposition(text);
 	assert.equal(await (await fetch(`${base}/healthz`)).text(), "ok\n");
 	assert.equal((await fetch(base)).status, 404);
 	assert.equal((await fetch(`${other.url.replace("ws:", "http:")}/metrics`)).status, 404);

@@ -285,6 +285,15 @@ int64_t loop_now_ms(void)
 	return clock_ms(CLOCK_BOOTTIME);
 }
 
+int64_t loop_now_ns(void)
+{
+	struct timespec now;
+	int status = clock_gettime(CLOCK_MONOTONIC, &now);
+
+	assert(status == 0);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 int64_t loop_unix_ms(void)
 {
 	return clock_ms(CLOCK_REALTIME);

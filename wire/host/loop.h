@@ -52,6 +52,8 @@ bool loop_on_hangup(struct loop *loop, void (*on_hangup)(void *ctx), void *ctx,
 
 /* CLOCK_BOOTTIME in ms: for deadlines; goes on in suspend. */
 int64_t loop_now_ms(void);
+/* CLOCK_MONOTONIC in ns: for how long something took. */
+int64_t loop_now_ns(void);
 /* Unix time in ms: for display and created_at. */
 int64_t loop_unix_ms(void);
 void loop_random(void *out, size_t len);
