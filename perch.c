@@ -20,6 +20,9 @@ static const struct command {
 } commands[] = {
 	{"up", up_main, "relay, observer and agent here, with one page to watch them"},
 	{"agent", agent_main, "run an ACP agent and publish what it does"},
+	{"proxy", proxy_main, "stand between an editor and its agent, and only watch"},
+	{"run", run_main, "run any command and publish its output"},
+	{"emit", emit_main, "add a note or a span to a harness's feed, from a hook"},
 	{"relay", relay_main, "route sealed frames between harnesses and observers"},
 	{"observer", observer_main, "open frames, keep them, serve the page"},
 	{"open", open_main, "print the page's address and open it"},

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/child.h"
+#include "agent/emit_server.h"
 #include "agent/harness.h"
 #include "agent/setup.h"
 #include "agent/turns.h"
@@ -39,6 +40,7 @@ struct plan {
 	struct setup setup;
 	char **command; /* NULL-terminated; the strings are argv's */
 	char **environment;
+	struct buf emit_path; /* empty: none */
 	struct slice *prompts;
 	struct buf *prompt_texts;
 	size_t prompt_count;
@@ -178,6 +180,25 @@ static bool resolve_prompts(const struct arguments *arguments, struct plan *plan
 
 /* --- main --- */
 
+/* Where the agent's hooks reach us. Without it the rest goes on. */
+static void add_emit(struct plan *plan)
+{
+	struct buf entry;
+	struct err err;
+
+	buf_init(&plan->emit_path, PATH_MAX);
+	buf_init(&entry, PATH_MAX + 32);
+	if (emit_path_of_name(slice_of(plan->setup.name), &plan->emit_path, &err)) {
+		(void)buf_printf(&entry, EMIT_VARIABLE "=%s", buf_text(&plan->emit_path));
+		plan->environment =
+			child_environment_add(plan->environment, buf_text(&entry));
+	} else {
+		log_warn("emit", "takes no events: %s", err.text);
+		buf_clear(&plan->emit_path);
+	}
+	buf_finish(&entry);
+}
+
 static bool resolve(const struct arguments *arguments, struct crypto *crypto,
 		    struct plan *plan, struct err *err)
 {
@@ -206,6 +227,7 @@ static bool resolve(const struct arguments *arguments, struct crypto *crypto,
 					      arguments->environment.count, err);
 	if (!plan->environment)
 		return false;
+	add_emit(plan);
 	plan->is_usage = false;
 	return setup_identity(&plan->setup, SETUP_REFUSE, crypto, err);
 }
@@ -218,6 +240,7 @@ static void plan_finish(struct plan *plan)
 	free(plan->prompt_texts);
 	free(plan->prompts);
 	child_environment_free(plan->environment);
+	buf_finish(&plan->emit_path);
 	free(plan->command);
 }
 
@@ -229,6 +252,7 @@ static struct harness *create(struct loop *loop, const struct arguments *argumen
 		.name = setup->name,
 		.command = plan->command,
 		.environment = plan->environment,
+		.emit_path = plan->emit_path.len ? buf_text(&plan->emit_path) : NULL,
 		.cwd = setup->cwd,
 		.channels = setup->channels,
 		.channel_count = setup->channel_count,

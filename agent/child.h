@@ -101,6 +101,12 @@ void child_stop(struct child *child);
  */
 char **child_environment(char *const *ours, const char *const *extra, size_t extra_count,
 			 struct err *err);
+/* For a command that is not the harness's own (an editor's agent, `perch run`): all of
+ * ours but PERCH_*. */
+char **child_environment_inherit(char *const *ours);
+/* Puts "NAME=VALUE" into what one of the two gave, which is freed; returns the new one.
+ */
+char **child_environment_add(char **environment, const char *entry);
 void child_environment_free(char **environment);
 
 #endif

@@ -125,6 +125,33 @@ char **child_environment(char *const *ours, const char *const *extra, size_t ext
 	return list;
 }
 
+char **child_environment_inherit(char *const *ours)
+{
+	size_t ours_count = 0, count = 0;
+	char **list;
+
+	while (ours[ours_count])
+		ours_count++;
+	list = mem_array(ours_count + 1, sizeof(*list));
+	for (size_t i = 0; i < ours_count; i++)
+		if (!is_ours(name_of(ours[i])))
+			list[count++] = mem_dup(slice_of(ours[i]));
+	return list;
+}
+
+char **child_environment_add(char **environment, const char *entry)
+{
+	size_t count = 0;
+
+	while (environment[count])
+		count++;
+	environment = mem_grow(environment, count + 2, sizeof(*environment));
+	environment[count + 1] = NULL;
+	environment[count] = NULL;
+	put(environment, &count, entry);
+	return environment;
+}
+
 void child_environment_free(char **environment)
 {
 	if (!environment)

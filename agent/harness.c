@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/emit_server.h"
 #include "agent/last_sessions.h"
 #include "agent/lookup.h"
 #include "agent/report.h"
@@ -34,6 +35,7 @@ struct harness {
 	int slot_count; /* of them that exist */
 	int stopped;    /* of them that have stopped for good */
 	struct last_sessions *last_sessions;
+	struct emit_server *emit;
 	struct timer *finish_timer; /* leaves the callback in which a run turns out to be
 				       done */
 	const char *stop_reason;    /* NULL: running */
@@ -285,6 +287,39 @@ static void on_signal(void *ctx, int number)
 	stop(harness, number == SIGINT ? "interrupted" : "terminated");
 }
 
+/* --- `perch emit` --- */
+
+/* It belongs to the turn that runs, should it come from the agent's hooks. */
+static void on_emitted(void *ctx, struct slice kind, struct slice payload)
+{
+	struct harness *harness = ctx;
+	struct channel *channel = NULL;
+	struct feed_context context;
+
+	for (size_t i = 0; (channel = turns_channel_at(harness->turns, i)); i++)
+		if (channel->turn)
+			break;
+	if (!channel)
+		channel = turns_channel_at(harness->turns, 0);
+	context = report_context(channel);
+	(void)feed_emit(sender_feed(harness->sender), sender_time(harness->sender),
+			&context, kind, SLICE_EMPTY, payload);
+	sender_kick(harness->sender);
+}
+
+/* Without it the rest goes on. */
+static void create_emit(struct harness *harness)
+{
+	struct err err;
+
+	if (!harness->options.emit_path)
+		return;
+	harness->emit = emit_server_create(harness->loop, harness->options.emit_path,
+					   NULL, on_emitted, harness, &err);
+	if (!harness->emit)
+		log_warn("emit", "takes no events: %s", err.text);
+}
+
 /* --- Life --- */
 
 static void report_started(struct harness *harness)
@@ -480,6 +515,7 @@ struct harness *harness_create(struct loop *loop, const struct harness_options *
 	harness->steer = steer_create(harness->turns, harness->sender, options->control,
 				      sender_started_ms(harness->sender) / 1000);
 	report_started(harness);
+	create_emit(harness);
 	if (!start_slots(harness, err))
 		goto out;
 	queue_prompts(harness);
@@ -497,6 +533,7 @@ void harness_destroy(struct harness *harness)
 {
 	if (!harness)
 		return;
+	emit_server_destroy(harness->emit);
 	timer_destroy(harness->finish_timer);
 	for (int i = 0; i < harness->slot_count; i++)
 		slot_destroy(harness->slots[i]);

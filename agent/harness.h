@@ -42,6 +42,7 @@ struct harness_options {
 	struct slice auth_tag;
 	uint8_t owner[KEY_BYTES];
 	const char *epoch_path;
+	const char *emit_path; /* socket for `perch emit`; NULL: none */
 	/* Gets "ready\n" once; closed without it when the agent fails before. -1: none */
 	int ready_fd;
 };

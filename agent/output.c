@@ -5,11 +5,18 @@
 #include "agent/lookup.h"
 #include "wire/nostr/json.h"
 
-void output_init(struct output *output)
+void output_init_stream(struct output *output, const char *stream, int64_t per_s,
+			int64_t burst)
 {
-	*output = (struct output){.tokens = OUTPUT_BURST};
+	*output = (struct output){
+		.stream = stream, .per_s = per_s, .burst = burst, .tokens = burst};
 	buf_init(&output->line, OUTPUT_LINE_BYTES);
 	buf_init(&output->text, OUTPUT_EVENT_BYTES + OUTPUT_LINE_BYTES + 1);
+}
+
+void output_init(struct output *output)
+{
+	output_init_stream(output, "stderr", OUTPUT_PER_S, OUTPUT_BURST);
 }
 
 void output_finish(struct output *output)
@@ -45,7 +52,8 @@ static void say(struct output *output, bool partial, output_emit *emit, void *ct
 	buf_init(&payload, 6 * clean.max + 128);
 	binary = text_clean(buf_slice(&output->text), &clean);
 	(void)buf_lit(&payload, "{");
-	(void)json_write_member_string(&payload, SLICE("stream"), SLICE("stderr"));
+	(void)json_write_member_string(&payload, SLICE("stream"),
+				       slice_of(output->stream));
 	(void)json_write_key(&payload, SLICE("text"));
 	(void)json_write_string(&payload, buf_slice(&clean));
 	if (partial)
@@ -70,12 +78,12 @@ static void refill(struct output *output, int64_t now_ms)
 	if (passed_ms <= 0)
 		return;
 	output->filled_ms = now_ms;
-	if (passed_ms > OUTPUT_BURST * 1000 / OUTPUT_PER_S)
-		output->tokens = OUTPUT_BURST;
+	if (passed_ms > output->burst * 1000 / output->per_s)
+		output->tokens = output->burst;
 	else
-		output->tokens += passed_ms * OUTPUT_PER_S / 1000;
-	if (output->tokens > OUTPUT_BURST)
-		output->tokens = OUTPUT_BURST;
+		output->tokens += passed_ms * output->per_s / 1000;
+	if (output->tokens > output->burst)
+		output->tokens = output->burst;
 }
 
 /* output->line is done, or full (@partial). */
@@ -125,6 +133,22 @@ void output_feed(struct output *output, struct slice bytes, int64_t now_ms,
 	 */
 	if (output->text.len > 0)
 		say(output, false, emit, ctx);
+}
+
+bool output_is_waiting(const struct output *output)
+{
+	return output->line.len > 0 || output->suppressed > 0;
+}
+
+bool output_spend(struct output *output, size_t bytes, int64_t now_ms)
+{
+	refill(output, now_ms);
+	if ((int64_t)bytes > output->tokens) {
+		output->suppressed++;
+		return false;
+	}
+	output->tokens -= (int64_t)bytes;
+	return true;
 }
 
 void output_flush(struct output *output, int64_t now_ms, output_emit *emit, void *ctx)

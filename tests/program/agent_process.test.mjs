@@ -30,7 +30,7 @@ test("an agent sees its folder, pipes, and nothing of ours", () => withHarness(a
 	const inside = JSON.parse(harness.said().slice("inside ".length));
 	assert.equal(inside.cwd, harness.work);
 	assert.ok(inside.pipes.length === 3 && inside.pipes.every((entry) => entry.includes("pipe:")), String(inside.pipes));
-	assert.ok(!inside.env.some((name) => name.startsWith("PERCH_")), String(inside.env));
+	assert.deepEqual(inside.env.filter((name) => name.startsWith("PERCH_")), ["PERCH_EMIT"]);
 	assert.ok(inside.env.includes("PATH") && inside.env.includes("EXTRA"));
 	assert.ok((await harness.event("output")).payload.text.includes("stderr can be opened"));
 }, ["--env", "EXTRA=1"]));
