@@ -156,6 +156,7 @@ static void on_end(void *source, int64_t wait_status)
 		(void)json_write_member_int(&payload, SLICE("signal"), WTERMSIG(status));
 	else if (wait_status >= 0)
 		(void)json_write_member_int(&payload, SLICE("code"), WEXITSTATUS(status));
+	(void)json_write_member_bool(&payload, SLICE("command"), true);
 	(void)json_write_member_string(&payload, SLICE("reason"),
 				       wait_status > 0 ? SLICE("crash") : SLICE("exit"));
 	buf_init(&tail, (size_t)3 * OUTPUT_TAIL_BYTES);

@@ -30,6 +30,7 @@ static void choice_finish(struct choice_facts *choice)
 void lane_facts_finish(struct lane_facts *facts)
 {
 	buf_finish(&facts->session);
+	buf_finish(&facts->name);
 	buf_finish(&facts->title);
 	buf_finish(&facts->aim);
 	choice_finish(&facts->modes);

@@ -47,6 +47,8 @@ struct lane_facts {
 	struct buf session;
 	struct pos aim_at;
 	struct buf aim; /* the last prompt */
+	struct pos name_at;
+	struct buf name; /* of its channel, as its session said; empty: none */
 	struct pos title_at;
 	struct buf title;
 	struct choice_facts modes, models;

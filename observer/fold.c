@@ -29,6 +29,7 @@ struct fold *fold_create(struct slice channel, struct slice tag, bool is_turn)
 	state->is_turn = is_turn;
 	map_init(&state->tools);
 	map_init(&state->permissions);
+	map_init(&state->spans);
 	return fold;
 }
 
@@ -44,6 +45,7 @@ void fold_destroy(struct fold *fold)
 	buf_finish(&fold->turn.request_id);
 	map_finish(&fold->state->tools);
 	map_finish(&fold->state->permissions);
+	map_finish(&fold->state->spans);
 	buf_finish(&fold->state->channel);
 	buf_finish(&fold->state->tag);
 	buf_finish(&fold->state->channels);
@@ -303,21 +305,26 @@ static void on_agent_exited(struct step *step)
 {
 	const struct slice payload = step->event->payload;
 	const int64_t code = acp_get_int(payload, "code", -1);
-	const struct slice signal = acp_get_string(payload, "signal");
+	const int64_t signal = acp_get_int(payload, "signal", -1);
+	const struct slice named = acp_get_string(payload, "signal"); /* Buzz */
 	const struct slice reason = acp_get_string(payload, "reason");
 	const bool quiet = json_is(reason, SLICE("stopped")) ||
 			   (json_is(reason, SLICE("exit")) && code == 0);
+	const char *who = acp_is_true(acp_get(payload, "command")) ? "Command" : "Agent";
 	char text[128];
 	struct row *row;
 
 	if (code >= 0)
-		(void)snprintf(text, sizeof(text), "Agent exited (%lld)",
+		(void)snprintf(text, sizeof(text), "%s exited (%lld)", who,
 			       (long long)code);
-	else if (signal.ptr && signal.len <= 16)
-		(void)snprintf(text, sizeof(text), "Agent killed (%.*s)",
-			       SLICE_ARG(signal));
+	else if (signal >= 0)
+		(void)snprintf(text, sizeof(text), "%s killed (signal %lld)", who,
+			       (long long)signal);
+	else if (named.ptr && named.len <= 16)
+		(void)snprintf(text, sizeof(text), "%s killed (%.*s)", who,
+			       SLICE_ARG(named));
 	else
-		(void)snprintf(text, sizeof(text), "Agent ended");
+		(void)snprintf(text, sizeof(text), "%s ended", who);
 	row = lifecycle(step, quiet ? "info" : "error", text);
 	body_raw(row, "detail", reason);
 	body_raw(row, "stderr", acp_get_string(payload, "stderrTail"));
@@ -579,6 +586,7 @@ static void on_session_resolved(struct step *step)
 {
 	const struct slice payload = step->event->payload;
 	const struct slice title = acp_get_string(payload, "title");
+	const struct slice name = acp_get_string(payload, "channelName");
 	struct facts facts = step->facts ? *step->facts : (struct facts){NULL, NULL};
 
 	if (facts.agent && fact_wins(&facts.agent->login_at, step->pos))
@@ -589,6 +597,8 @@ static void on_session_resolved(struct step *step)
 		set_fact(&facts.lane->session, payload, "sessionId");
 	if (title.ptr && fact_wins(&facts.lane->title_at, step->pos))
 		acp_set_text(&facts.lane->title, title, ROW_SHORT_MAX);
+	if (name.ptr && fact_wins(&facts.lane->name_at, step->pos))
+		acp_set_text(&facts.lane->name, name, ROW_SHORT_MAX);
 	choices_update(facts.lane, step->pos, payload);
 }
 
@@ -628,6 +638,63 @@ static void on_note(struct step *step)
 	body_raw(row, "text", text.ptr ? text : SLICE(""));
 	body_raw(row, "level", acp_get_string(payload, "level"));
 	body_raw(row, "source", acp_get_string(payload, "source"));
+}
+
+/* A span that somebody else begins and ends (`perch emit`): one row from start to end. */
+static void on_span_start(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const struct slice name = acp_get_string(payload, "name");
+	struct row *row = fold_add(step, ROW_NOTE, "span", SLICE_EMPTY);
+	struct buf id = {0};
+
+	body_raw(row, "text", name.ptr ? name : SLICE(""));
+	body_text(row, "level", "info");
+	body_raw(row, "source", acp_get_string(payload, "source"));
+	row->end = -1;
+	acp_set_text(&id, acp_get_string(payload, "id"), ROW_SHORT_MAX);
+	if (id.len && step->fold->state->spans.count < FOLD_SPANS_MAX)
+		(void)map_put(&step->fold->state->spans, buf_slice(&id), row);
+	buf_finish(&id);
+}
+
+static bool is_bad(struct slice status)
+{
+	static const char *const bad[] = {"failed", "fail", "error", "cancelled"};
+
+	for (size_t i = 0; status.ptr && i < sizeof(bad) / sizeof(*bad); i++)
+		if (json_is(status, slice_of(bad[i])))
+			return true;
+	return false;
+}
+
+static void on_span_end(struct step *step)
+{
+	const struct slice payload = step->event->payload;
+	const struct slice name = acp_get_string(payload, "name");
+	const struct slice status = acp_get_string(payload, "status");
+	struct buf id = {0};
+	struct row *row;
+
+	acp_set_text(&id, acp_get_string(payload, "id"), ROW_SHORT_MAX);
+	row = id.len ? map_take(&step->fold->state->spans, buf_slice(&id)) : NULL;
+	buf_finish(&id);
+	if (!row) /* its start is in another segment */
+		row = fold_add(step, ROW_NOTE, "span", SLICE_EMPTY);
+	buf_clear(&row->body);
+	(void)json_write_key(&row->body, SLICE("text"));
+	(void)buf_lit(&row->body, "\"");
+	(void)json_write_raw(&row->body, name.ptr ? name : SLICE("span"));
+	(void)buf_lit(&row->body, ": ");
+	(void)json_write_raw(&row->body, status.len ? status : SLICE("ended"));
+	if (row->t < step->t)
+		(void)buf_printf(&row->body, " after %.1f s",
+				 (double)(step->t - row->t) / 1000);
+	(void)buf_lit(&row->body, "\"");
+	body_text(row, "level", is_bad(status) ? "error" : "info");
+	body_raw(row, "source", acp_get_string(payload, "source"));
+	row->end = step->t;
+	row->dirty = true;
 }
 
 static void on_telemetry_gap(struct step *step)
@@ -691,6 +758,8 @@ static const struct kind kinds[] = {
 	{"managed_agent_runtime_lifecycle", on_runtime_lifecycle, false},
 	{"output", on_output, false},
 	{"note", on_note, false},
+	{"span_start", on_span_start, false},
+	{"span_end", on_span_end, false},
 	{"observer_telemetry_gap", on_telemetry_gap, false},
 	{"prompt_dispatched", on_nothing, true},
 	{"turn_first_output", on_nothing, true},
@@ -791,6 +860,9 @@ struct pos fold_shed(struct fold *fold)
 	struct pos last = {"", 0};
 	size_t kept = 0;
 
+	/* Their rows may go: what ends later is a row of its own. */
+	map_finish(&state->spans);
+	map_init(&state->spans);
 	for (size_t i = 0; i < fold->row_count; i++) {
 		struct row *row = fold->rows[i];
 

@@ -395,6 +395,7 @@ static const struct outcome outcomes[] = {
 	{"allowed", PERMISSION_ALLOWED, "policy"},
 	{"allow_failed_closed", PERMISSION_DENIED, "policy"},
 	{"uncertain", PERMISSION_UNCERTAIN, NULL},
+	{"editor", PERMISSION_PENDING, "editor"},
 };
 
 static void permission_end(struct step *step, struct row *row, struct slice reason,

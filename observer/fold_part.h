@@ -16,6 +16,7 @@ enum request_kind {
 };
 
 #define FOLD_REQUESTS_MAX 64 /* requests to the agent whose answers we wait for */
+#define FOLD_SPANS_MAX 256   /* open at a time in one segment */
 #define FOLD_TOKEN_MAX 40    /* bytes of a JSON-RPC id that we follow */
 
 struct request {
@@ -33,6 +34,7 @@ struct fold_state {
 	struct pos newest;
 	struct map tools;       /* toolCallId → row */
 	struct map permissions; /* nonce → row */
+	struct map spans;       /* of span_start, by id → row; those that are open */
 	struct row *open_text;  /* message or thought that the next chunk joins */
 	struct row *plan, *prompt, *turn_row;
 	struct request *requests; /* [FOLD_REQUESTS_MAX] once there is one */

@@ -484,7 +484,9 @@ static void write_channel_name(const struct lane *lane, struct buf *out)
 	const struct slice id = buf_slice(&lane->channel);
 
 	(void)json_write_key(out, SLICE("channelName"));
-	if (lane->name.len)
+	if (lane->facts.name.len)
+		(void)json_write_string(out, buf_slice(&lane->facts.name));
+	else if (lane->name.len)
 		(void)json_write_string(out, buf_slice(&lane->name));
 	else if (!lane->facts.session.len && !lane->current && lane->facts.slot >= 0)
 		(void)buf_printf(out, "\"slot %lld\"", (long long)lane->facts.slot);

@@ -20,7 +20,7 @@ test("output and exit status are the command's, and its owner sees both streams"
 	assert.deepEqual(await front.exited, { code: 7, signal: null });
 	assert.equal(String(front.stdout), "out\n");
 	assert.equal(String(front.stderr), "err\n");
-	assert.deepEqual((await front.event("agent_exited")).payload, { slot: 0, code: 7, reason: "crash", stderrTail: "err\n" });
+	assert.deepEqual((await front.event("agent_exited")).payload, { slot: 0, code: 7, command: true, reason: "crash", stderrTail: "err\n" });
 	assert.equal(front.output("stdout"), "out\n");
 	assert.equal(front.output("stderr"), "err\n");
 	const { payload } = front.ofKind("harness_started")[0];

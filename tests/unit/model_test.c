@@ -951,6 +951,79 @@ START_TEST(rows_are_handed_out_once)
 }
 END_TEST
 
+START_TEST(an_emitted_span_is_one_row_from_start_to_end)
+{
+	struct model *model = model_create();
+	struct buf out = {.max = 1u << 20};
+
+	apply(model, make(EPOCH_A, 3, "span_start", API, "t1", NULL,
+			  "{\"id\":\"7\",\"name\":\"tests\",\"source\":\"emit\"}"));
+	apply(model, make(EPOCH_A, 23, "span_end", API, "t1", NULL,
+			  "{\"id\":\"7\",\"name\":\"tests\",\"status\":\"failed\"}"));
+	(void)buf_lit(&out, "{");
+	model_write_changes(model, NOW, &out);
+	assert_has(buf_slice(&out), "\"text\":\"tests: failed after 2.0 s\","
+				    "\"level\":\"error\"");
+	ck_assert_uint_eq(count_of(buf_slice(&out), "\"type\":\"note\""), 1);
+	buf_clear(&out);
+	apply(model, make(EPOCH_A, 24, "span_end", API, "t1", NULL,
+			  "{\"id\":\"8\",\"name\":\"other\"}"));
+	(void)buf_lit(&out, "{");
+	model_write_changes(model, NOW, &out);
+	assert_has(buf_slice(&out), "\"text\":\"other: ended\"");
+	buf_finish(&out);
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(a_session_names_its_channel)
+{
+	struct model *model = model_create();
+	struct buf out = {.max = 1u << 20};
+
+	apply(model, make(EPOCH_A, 3, "session_resolved", API, NULL, NULL,
+			  "{\"sessionId\":\"s\",\"isNew\":true,\"channelName\":\"api-"
+			  "server\"}"));
+	(void)buf_lit(&out, "{");
+	model_write_changes(model, NOW, &out);
+	assert_has(buf_slice(&out), "\"channelName\":\"api-server\"");
+	buf_finish(&out);
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(what_the_editor_decides_is_said_to_be_its)
+{
+	struct model *model = model_create();
+	struct buf out = {.max = 1u << 20};
+
+	begin_turn(model);
+	apply(model,
+	      make(EPOCH_A, 3, "acp_read", API, "t1",
+		   ",\"authorization\":{\"requestNonce\":\"n1\",\"actionable\":false}",
+		   "{\"id\":5,\"method\":\"session/request_permission\",\"params\":"
+		   "{\"sessionId\":\"s\",\"toolCall\":{\"toolCallId\":\"c\"},"
+		   "\"options\":[{\"optionId\":\"no\",\"name\":\"No\",\"kind\":"
+		   "\"reject_once\"}]}}"));
+	(void)buf_lit(&out, "{");
+	model_write_changes(model, NOW, &out);
+	assert_has(buf_slice(&out), "\"actionable\":false");
+	buf_clear(&out);
+	apply(model,
+	      make(EPOCH_A, 4, "acp_write", API, "t1",
+		   ",\"authorization\":{\"requestNonce\":\"n1\",\"actionable\":false,"
+		   "\"reason\":\"editor\"}",
+		   "{\"id\":5,\"result\":{\"outcome\":{\"outcome\":\"selected\","
+		   "\"optionId\":\"no\"}}}"));
+	(void)buf_lit(&out, "{");
+	model_write_changes(model, NOW, &out);
+	assert_has(buf_slice(&out), "\"state\":\"denied\"");
+	assert_has(buf_slice(&out), "\"by\":\"editor\"");
+	buf_finish(&out);
+	model_destroy(model);
+}
+END_TEST
+
 START_TEST(pages_of_rows_join_without_overlap)
 {
 	struct model *model = model_create();
@@ -1124,6 +1197,9 @@ static const char *const payloads[][2] = {
 	 "{\"slot\":0,\"code\":137,\"reason\":\"crash\",\"stderrTail\":\"ouch\"}"},
 	{"output", "{\"stream\":\"stderr\",\"text\":\"line\"}"},
 	{"note", "{\"text\":\"n\"}"},
+	{"span_start", "{\"id\":\"1\",\"name\":\"n\"}"},
+	{"span_end", "{\"id\":\"1\",\"name\":\"n\",\"status\":\"ok\"}"},
+	{"session_resolved", "{\"sessionId\":\"s\",\"channelName\":\"m\"}"},
 	{"harness_started",
 	 "{\"name\":\"c\",\"channels\":[{\"id\":\"" API "\",\"name\":\"n\"}]}"},
 	{"harness_stopping", "{\"reason\":\"signal\"}"},
@@ -1396,6 +1472,9 @@ int main(void)
 	tcase_add_test(rows_case, a_nul_in_a_command_hides_nothing);
 	tcase_add_test(rows_case, a_hole_in_the_numbering_is_a_row_until_it_is_filled);
 	tcase_add_test(rows_case, rows_are_handed_out_once);
+	tcase_add_test(rows_case, an_emitted_span_is_one_row_from_start_to_end);
+	tcase_add_test(rows_case, a_session_names_its_channel);
+	tcase_add_test(rows_case, what_the_editor_decides_is_said_to_be_its);
 	tcase_add_test(rows_case, pages_of_rows_join_without_overlap);
 	tcase_add_test(rows_case, one_endless_turn_does_not_fill_the_memory);
 	tcase_add_test(rows_case, countless_short_turns_do_not_fill_the_memory);

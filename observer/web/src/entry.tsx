@@ -351,10 +351,14 @@ function Permission({ row }: { row: RowOf<"permission"> }) {
 		case "allowed":
 			return row.by === "you"
 				? said("You allowed", option ? exact(option.toLowerCase()) : undefined)
+				: row.by === "editor"
+				? said("Allowed in the editor", option ? exact(option.toLowerCase()) : undefined)
 				: said("Allowed by a rule", reason);
 		case "denied":
 			return row.by === "you"
 				? said("You denied", reason)
+				: row.by === "editor"
+				? said("Denied in the editor")
 				: said(row.by === "policy" ? "Denied by a rule" : "Denied", reason);
 		case "timed_out":
 			return said("Denied because nobody answered in time", reason);

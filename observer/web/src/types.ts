@@ -223,7 +223,7 @@ export type Row = RowBase &
 					| "uncertain"
 					| "over";
 				picked?: string | null;
-				by?: "you" | "policy" | "time" | "turn" | "restart" | null;
+				by?: "you" | "policy" | "time" | "turn" | "restart" | "editor" | null;
 				reason?: string | null;
 				deadlineMs?: number | null;
 				waitedMs?: number | null;
