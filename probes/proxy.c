@@ -92,16 +92,19 @@ static void wait_ready(int fd, char *word, size_t size)
 /* The child of @pid that is the watcher: the one started first. */
 static pid_t watcher_of(pid_t pid)
 {
-	char path[64];
-	long child = 0;
+	char path[64], children[256];
+	long child;
 	FILE *file;
 
 	(void)snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid,
 		       (long)pid);
 	file = fopen(path, "re");
-	if (!file || fscanf(file, "%ld", &child) != 1 || child <= 0)
+	if (!file || !fgets(children, sizeof(children), file))
 		probe_fail("no watcher");
 	(void)fclose(file);
+	child = strtol(children, NULL, 10);
+	if (child <= 0)
+		probe_fail("no watcher");
 	return (pid_t)child;
 }
 
@@ -130,9 +133,10 @@ static void measure(struct side sides[ARMS], size_t lines, size_t bytes, long ga
 	const struct timespec gap = {.tv_sec = gap_us / 1000000,
 				     .tv_nsec = gap_us % 1000000 * 1000};
 
-	memset(line, 'x', bytes);
-	(void)memcpy(line, "{\"jsonrpc\":\"2.0\",\"method\":\"_x\",\"params\":\"", 42);
-	(void)memcpy(line + bytes - 3, "\"}\n", 3);
+	/* Zeros up to the length that is wanted. */
+	(void)snprintf(line, sizeof(line),
+		       "{\"jsonrpc\":\"2.0\",\"method\":\"_x\",\"params\":\"%0*d\"}\n",
+		       (int)bytes - 44, 0);
 	for (size_t round = 0; round < lines; round++) {
 		for (size_t turn = 0; turn < ARMS; turn++) {
 			bounce(&sides[probe_turn(round, turn, ARMS)], line, back, bytes);
@@ -207,7 +211,8 @@ static void find_perch(const char *self)
 int main(int argc, char *argv[])
 {
 	const size_t lines = probe_setting("PERCH_PROBE_LINES", 4000, 10, LINES_MAX);
-	const size_t bytes = probe_setting("PERCH_PROBE_BYTES", 400, 64, LINE_MAX_BYTES);
+	const size_t bytes =
+		probe_setting("PERCH_PROBE_BYTES", 400, 64, LINE_MAX_BYTES - 1);
 	const size_t gap_us = probe_setting("PERCH_PROBE_GAP_US", 1000, 0, 1000000);
 	const char *cat[] = {"cat", NULL};
 	char url[64], url_stopped[64], command[128];
@@ -241,6 +246,7 @@ int main(int argc, char *argv[])
 	(void)kill(stopped.pid, SIGKILL);
 	(void)kill(relay.pid, SIGKILL);
 	(void)snprintf(command, sizeof(command), "rm -rf %s", home);
-	return system(command) == 0 ? EXIT_SUCCESS
-				    : EXIT_FAILURE; /* NOLINT(cert-env33-c) */
+	if (system(command) != 0) /* NOLINT(cert-env33-c) */
+		probe_fail("its folder could not be removed");
+	return EXIT_SUCCESS;
 }
