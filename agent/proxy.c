@@ -5,10 +5,10 @@
 #include <sys/wait.h>
 
 #include "agent/acp_line.h"
-#include "agent/channel.h"
 #include "agent/lookup.h"
 #include "agent/output.h"
 #include "agent/permissions.h"
+#include "agent/proxy_session.h"
 #include "agent/reader.h"
 #include "agent/report.h"
 #include "wire/base/map.h"
@@ -16,28 +16,9 @@
 #include "wire/frame/limits.h"
 #include "wire/nostr/json.h"
 
-/* First words of a prompt, in turn_started (payloads.md). */
-#define PROMPT_HEAD_BYTES 200
 #define ID_BYTES_MAX 1024 /* of a request; our choice */
 /* Whole permission requests that are kept for fetch_body. */
 #define BODY_BYTES_MAX (AGENT_MIRROR_MAX + 65536)
-
-struct turn {
-	char id[UUID_LEN + 1], prompt_id[UUID_LEN + 1];
-	unsigned prompts; /* without an answer yet: an editor may send several */
-	int64_t started_ms, started_unix_ms, first_output_ms;
-};
-
-struct session {
-	struct session *next; /* the one used longest ago is first */
-	struct buf id;        /* plain text */
-	struct uuid channel;
-	char *name;
-	bool resolved;
-	struct turn *turn;
-	struct buf title;                 /* JSON string content */
-	struct buf modes, models, config; /* JSON values; empty: not offered */
-};
 
 enum role {
 	ROLE_OTHER,
@@ -75,272 +56,24 @@ struct proxy {
 	struct direction read, write;
 	struct output log; /* the agent's stderr */
 	struct timer *log_timer;
-	struct map requests, sessions;
+	struct map requests;
+	struct sessions sessions;
 	struct request *first, **last;
-	size_t session_count;
-	struct session *oldest;
-	struct session *recent; /* what an emitted event belongs to */
 	bool initialized, two, exited;
 	int64_t pid, started_ms;
-	struct buf repaired, plain;
+	struct buf repaired;
 };
-
-/* --- Sessions --- */
-
-static struct feed_context own_context(const struct proxy *proxy)
-{
-	return (struct feed_context){.slot = 0,
-				     .channel = watch_slot_channel(proxy->watch)};
-}
-
-static struct feed_context context_of(const struct proxy *proxy,
-				      const struct session *session)
-{
-	struct feed_context context = own_context(proxy);
-
-	if (!session)
-		return context;
-	context.channel = &session->channel;
-	context.session = buf_slice(&session->id);
-	if (session->turn) {
-		context.turn = slice_of(session->turn->id);
-		context.turn_started_ms = session->turn->started_unix_ms;
-	}
-	return context;
-}
-
-static void session_destroy(struct session *session)
-{
-	if (!session)
-		return;
-	buf_finish(&session->id);
-	buf_finish(&session->title);
-	buf_finish(&session->modes);
-	buf_finish(&session->models);
-	buf_finish(&session->config);
-	free(session->turn);
-	free(session->name);
-	free(session);
-}
-
-static void unlink_session(struct proxy *proxy, const struct session *session)
-{
-	struct session **at = &proxy->oldest;
-
-	while (*at && *at != session)
-		at = &(*at)->next;
-	if (*at)
-		*at = session->next;
-}
-
-static void use_session(struct proxy *proxy, struct session *session)
-{
-	struct session **at;
-
-	proxy->recent = session;
-	unlink_session(proxy, session);
-	for (at = &proxy->oldest; *at; at = &(*at)->next)
-		;
-	*at = session;
-	session->next = NULL;
-}
-
-static void end_turn(struct proxy *proxy, struct session *session, struct slice result,
-		     const char *cancelled_by);
-
-static void forget_session(struct proxy *proxy, struct session *session)
-{
-	if (session->turn)
-		end_turn(proxy, session, SLICE_EMPTY, NULL);
-	for (struct request *at = proxy->first; at; at = at->next)
-		if (at->session == session)
-			at->session = NULL;
-	if (proxy->recent == session)
-		proxy->recent = NULL;
-	unlink_session(proxy, session);
-	(void)map_take(&proxy->sessions, buf_slice(&session->id));
-	session_destroy(session);
-}
-
-/* @raw: the session's id as sent; ptr NULL or too long: none. @name: NULL for that of our
- * own folder. */
-static struct session *session_of(struct proxy *proxy, struct slice raw, const char *name)
-{
-	const struct setup *setup = watch_setup(proxy->watch);
-	struct session *session;
-
-	if (!raw.ptr || raw.len > CHANNEL_SESSION_MAX)
-		return NULL;
-	buf_clear(&proxy->plain);
-	(void)json_unescape(raw, &proxy->plain);
-	session = map_get(&proxy->sessions, buf_slice(&proxy->plain));
-	if (session) {
-		use_session(proxy, session);
-		return session;
-	}
-	if (proxy->sessions.count >= PROXY_SESSIONS_MAX)
-		forget_session(proxy, proxy->oldest);
-	session = mem_alloc(sizeof(*session));
-	buf_init(&session->id, CHANNEL_SESSION_MAX);
-	(void)buf_append(&session->id, buf_slice(&proxy->plain));
-	buf_init(&session->title, ID_BYTES_MAX);
-	buf_init(&session->modes, CHANNEL_OFFER_MAX);
-	buf_init(&session->models, CHANNEL_OFFER_MAX);
-	buf_init(&session->config, CHANNEL_OFFER_MAX);
-	uuid_of_session(watch_loop(proxy->watch)->crypto, keypair_public(setup->keypair),
-			buf_slice(&session->id), &session->channel);
-	session->name = mem_dup(slice_of(name ? name : setup->channels[0].name));
-	(void)map_put(&proxy->sessions, buf_slice(&session->id), session);
-	use_session(proxy, session);
-	return session;
-}
-
-static void keep_value(struct buf *out, struct slice object, struct slice key)
-{
-	const struct slice value = lookup(object, key);
-
-	if (!value.len)
-		return;
-	buf_clear(out);
-	if (!buf_append(out, value))
-		buf_clear(out);
-}
-
-static void write_offers(const struct session *session, struct buf *out)
-{
-	if (session->modes.len)
-		(void)json_write_member_raw(out, SLICE("modes"),
-					    buf_slice(&session->modes));
-	if (session->models.len)
-		(void)json_write_member_raw(out, SLICE("models"),
-					    buf_slice(&session->models));
-	if (session->config.len)
-		(void)json_write_member_raw(out, SLICE("configOptions"),
-					    buf_slice(&session->config));
-	if (session->title.len)
-		(void)buf_printf(out, ",\"title\":\"%.*s\"",
-				 SLICE_ARG(buf_slice(&session->title)));
-}
-
-/* What an agent may answer with, or tell later. */
-static void take_offers(struct session *session, struct slice object)
-{
-	const struct slice title = lookup_string(object, SLICE("title"));
-
-	keep_value(&session->modes, object, SLICE("modes"));
-	keep_value(&session->models, object, SLICE("models"));
-	keep_value(&session->config, object, SLICE("configOptions"));
-	if (title.ptr) {
-		buf_clear(&session->title);
-		if (!buf_append(&session->title, title))
-			buf_clear(&session->title);
-	}
-}
-
-static void report_resolved(struct proxy *proxy, struct session *session, bool is_new)
-{
-	struct feed_context context = context_of(proxy, session);
-	struct buf payload;
-
-	session->resolved = true;
-	report_begin(&payload);
-	(void)json_write_member_string(&payload, SLICE("sessionId"),
-				       buf_slice(&session->id));
-	(void)json_write_member_bool(&payload, SLICE("isNew"), is_new);
-	report_member(&payload, SLICE("channelName"), slice_of(session->name));
-	write_offers(session, &payload);
-	report_end(proxy->sender, &context, "session_resolved", &payload);
-}
-
-/* --- Turns --- */
-
-static void begin_turn(struct proxy *proxy, struct session *session, struct slice prompt)
-{
-	struct turn *turn = session->turn = mem_alloc(sizeof(*turn));
-	struct feed_context context;
-	struct buf payload, head;
-
-	report_uuid(turn->id);
-	report_uuid(turn->prompt_id);
-	turn->started_ms = loop_now_ms();
-	turn->started_unix_ms = loop_unix_ms();
-	context = context_of(proxy, session);
-	report_begin(&payload);
-	(void)json_write_member_string(&payload, SLICE("promptId"),
-				       slice_of(turn->prompt_id));
-	(void)json_write_member_string(&payload, SLICE("source"), SLICE("editor"));
-	buf_init(&head, PROMPT_HEAD_BYTES);
-	if (prompt_content_valid(prompt))
-		prompt_head(prompt, PROMPT_HEAD_BYTES, &head);
-	if (head.len)
-		(void)json_write_member_string(&payload, SLICE("text"), buf_slice(&head));
-	buf_finish(&head);
-	report_end(proxy->sender, &context, "turn_started", &payload);
-}
-
-static void end_turn(struct proxy *proxy, struct session *session, struct slice result,
-		     const char *cancelled_by)
-{
-	const struct slice stop_reason = lookup(result, SLICE("stopReason"));
-	const struct slice usage = lookup(result, SLICE("usage"));
-	struct feed_context context = context_of(proxy, session);
-	struct turn *turn = session->turn;
-	struct buf payload;
-
-	report_begin(&payload);
-	(void)json_write_member_string(&payload, SLICE("promptId"),
-				       slice_of(turn->prompt_id));
-	if (stop_reason.len && stop_reason.ptr[0] == '"')
-		(void)json_write_member_raw(&payload, SLICE("stopReason"), stop_reason);
-	if (cancelled_by)
-		(void)json_write_member_string(&payload, SLICE("cancelledBy"),
-					       slice_of(cancelled_by));
-	(void)json_write_member_int(&payload, SLICE("durationMs"),
-				    loop_now_ms() - turn->started_ms);
-	if (turn->first_output_ms)
-		(void)json_write_member_int(&payload, SLICE("firstOutputMs"),
-					    turn->first_output_ms - turn->started_ms);
-	if (usage.len && usage.ptr[0] == '{')
-		(void)json_write_member_raw(&payload, SLICE("usage"), usage);
-	report_end(proxy->sender, &context, "turn_completed", &payload);
-	session->turn = NULL;
-	free(turn);
-}
-
-static void report_turn_error(struct proxy *proxy, const struct session *session,
-			      struct slice error)
-{
-	struct feed_context context = context_of(proxy, session);
-	const struct slice code = lookup(error, SLICE("code"));
-	const struct slice message = lookup(error, SLICE("message"));
-	const struct slice data = lookup(error, SLICE("data"));
-	uint64_t number;
-	struct buf payload;
-
-	report_begin(&payload);
-	(void)json_write_member_string(&payload, SLICE("promptId"),
-				       slice_of(session->turn->prompt_id));
-	if (code.len && (code.ptr[0] == '-' || slice_parse_u64(code, INT32_MAX, &number)))
-		(void)json_write_member_raw(&payload, SLICE("code"), code);
-	(void)json_write_member_raw(&payload, SLICE("message"),
-				    message.len && message.ptr[0] == '"'
-					    ? message
-					    : SLICE("\"failed without a reason\""));
-	if (data.len && data.len <= CHANNEL_OFFER_MAX)
-		(void)json_write_member_raw(&payload, SLICE("data"), data);
-	(void)json_write_member_string(&payload, SLICE("class"), SLICE("agent"));
-	report_end(proxy->sender, &context, "turn_error", &payload);
-}
 
 static void on_prompt(struct proxy *proxy, struct session *session,
 		      const struct acp_line *line)
 {
 	/* An answer that was never seen: what it would have ended is over. */
 	if (session->turn && proxy->read.missed)
-		end_turn(proxy, session, SLICE_EMPTY, NULL);
+		sessions_end_turn(&proxy->sessions, session, SLICE_EMPTY, NULL);
 	proxy->read.missed = false;
 	if (!session->turn)
-		begin_turn(proxy, session, lookup(line->params, SLICE("prompt")));
+		sessions_begin_turn(&proxy->sessions, session,
+				    lookup(line->params, SLICE("prompt")));
 	session->turn->prompts++;
 }
 
@@ -350,28 +83,28 @@ static void on_prompt_answer(struct proxy *proxy, struct session *session,
 	if (!session || !session->turn)
 		return;
 	if (line->error.len)
-		report_turn_error(proxy, session, line->error);
+		sessions_report_error(&proxy->sessions, session, line->error);
 	else if (proxy->two && !lookup(line->result, SLICE("stopReason")).len)
 		return; /* version 2 only says that the prompt was taken */
 	if (--session->turn->prompts == 0)
-		end_turn(proxy, session, line->result, NULL);
+		sessions_end_turn(&proxy->sessions, session, line->result, NULL);
 }
 
 static void on_update(struct proxy *proxy, struct session *session,
 		      const struct acp_line *line)
 {
 	const struct slice update = lookup(line->params, SLICE("update"));
-	struct turn *turn = session->turn;
+	struct proxy_turn *turn = session->turn;
 
 	if (json_is(line->update, SLICE("session_info_update")) ||
 	    json_is(line->update, SLICE("config_option_update")))
-		take_offers(session, update);
+		session_take_offers(session, update);
 	if (turn && !turn->first_output_ms)
 		turn->first_output_ms = loop_now_ms();
 	/* Version 2: the state says when the turn is over. */
 	if (turn && proxy->two && json_is(line->update, SLICE("state_update")) &&
 	    lookup_is(update, SLICE("state"), SLICE("idle")))
-		end_turn(proxy, session, update, NULL);
+		sessions_end_turn(&proxy->sessions, session, update, NULL);
 }
 
 /* --- Requests and their answers --- */
@@ -430,6 +163,15 @@ static struct request *request_add(struct proxy *proxy, enum feed_direction way,
 	proxy->last = &request->next;
 	(void)map_put(&proxy->requests, buf_slice(&request->key), request);
 	return request;
+}
+
+static void on_forget(void *ctx, const struct session *session)
+{
+	struct proxy *proxy = ctx;
+
+	for (struct request *at = proxy->first; at; at = at->next)
+		if (at->session == session)
+			at->session = NULL;
 }
 
 static enum role role_of(const struct acp_line *line, enum feed_direction way)
@@ -491,7 +233,7 @@ static uint64_t mirror(struct proxy *proxy, const struct seen *seen,
 		       const struct session *session, struct slice authorization,
 		       struct buf *whole)
 {
-	const struct feed_context context = context_of(proxy, session);
+	const struct feed_context context = sessions_context(&proxy->sessions, session);
 
 	return feed_line(sender_feed(proxy->sender), sender_time(proxy->sender), &context,
 			 seen->way, seen->line, seen->bytes, authorization, whole);
@@ -516,7 +258,7 @@ static void mirror_permission(struct proxy *proxy, const struct seen *seen,
 static void on_request(struct proxy *proxy, const struct seen *seen,
 		       const struct acp_line *line)
 {
-	struct session *session = session_of(proxy, line->session, NULL);
+	struct session *session = sessions_get(&proxy->sessions, line->session, NULL);
 	const enum role role = role_of(line, seen->way);
 	struct request *request;
 
@@ -544,7 +286,7 @@ static void on_initialized(struct proxy *proxy, const struct acp_line *line)
 		SLICE_INIT("agentCapabilities"),
 		SLICE_INIT("authMethods"),
 	};
-	struct feed_context context = own_context(proxy);
+	struct feed_context context = sessions_own_context(&proxy->sessions);
 	struct buf payload;
 
 	if (line->error.len || proxy->initialized)
@@ -572,11 +314,10 @@ static void on_opened(struct proxy *proxy, const struct acp_line *line,
 	if (line->error.len || !session)
 		return;
 	if (request->name) {
-		free(session->name);
-		session->name = mem_dup(slice_of(request->name));
+		session_rename(session, request->name);
 	}
-	take_offers(session, line->result);
-	report_resolved(proxy, session, request->is_new);
+	session_take_offers(session, line->result);
+	sessions_report_resolved(&proxy->sessions, session, request->is_new);
 }
 
 static void mirror_answer(struct proxy *proxy, const struct seen *seen,
@@ -602,7 +343,7 @@ static void on_answer(struct proxy *proxy, const struct seen *seen,
 	struct session *session = request ? request->session : NULL;
 
 	if (request && request->role == ROLE_OPEN && !session)
-		session = session_of(proxy, line->session, request->name);
+		session = sessions_get(&proxy->sessions, line->session, request->name);
 	if (request && request->role == ROLE_PERMISSION)
 		mirror_answer(proxy, seen, line, request);
 	else
@@ -629,7 +370,7 @@ static void on_answer(struct proxy *proxy, const struct seen *seen,
 static void on_notification(struct proxy *proxy, const struct seen *seen,
 			    const struct acp_line *line)
 {
-	struct session *session = session_of(proxy, line->session, NULL);
+	struct session *session = sessions_get(&proxy->sessions, line->session, NULL);
 
 	(void)mirror(proxy, seen, session, SLICE_EMPTY, NULL);
 	if (session && seen->way == FEED_READ &&
@@ -701,7 +442,7 @@ static void feed_bytes(struct direction *direction, struct slice bytes, bool los
 static void emit_log(void *ctx, struct slice payload)
 {
 	struct proxy *proxy = ctx;
-	struct feed_context context = own_context(proxy);
+	struct feed_context context = sessions_own_context(&proxy->sessions);
 
 	report_event(proxy->sender, &context, "output", payload);
 }
@@ -746,7 +487,7 @@ static void on_started(void *source, int64_t pid)
 
 static void report_exit(struct proxy *proxy, int64_t wait_status)
 {
-	struct feed_context context = own_context(proxy);
+	struct feed_context context = sessions_own_context(&proxy->sessions);
 	const int status = (int)wait_status;
 	const bool known = wait_status >= 0;
 	struct buf payload, tail;
@@ -781,9 +522,7 @@ static void on_end(void *source, int64_t wait_status)
 	output_flush(&proxy->log, loop_now_ms(), emit_log, proxy);
 	proxy->exited = true;
 	report_exit(proxy, wait_status);
-	for (struct session *at = proxy->oldest; at; at = at->next)
-		if (at->turn)
-			end_turn(proxy, at, SLICE_EMPTY, "exit");
+	sessions_end_all(&proxy->sessions);
 }
 
 /* --- What is asked of it --- */
@@ -792,7 +531,7 @@ static struct feed_context emit_context(void *source)
 {
 	const struct proxy *proxy = source;
 
-	return context_of(proxy, proxy->recent);
+	return sessions_context(&proxy->sessions, proxy->sessions.recent);
 }
 
 static struct slice body(void *source, uint64_t seq, struct feed_context *context)
@@ -802,7 +541,7 @@ static struct slice body(void *source, uint64_t seq, struct feed_context *contex
 	for (const struct request *at = proxy->first; at; at = at->next) {
 		if (at->role != ROLE_PERMISSION || at->seq != seq)
 			continue;
-		*context = context_of(proxy, at->session);
+		*context = sessions_context(&proxy->sessions, at->session);
 		return buf_slice(&at->whole);
 	}
 	return SLICE_EMPTY;
@@ -820,61 +559,12 @@ static void open_item(struct buf *out)
 	(void)buf_append(out, out->ptr[out->len - 1] == '[' ? SLICE("{") : SLICE(",{"));
 }
 
-static void write_channels(const struct proxy *proxy, struct buf *out)
-{
-	open_array(out, SLICE("channels"));
-	open_item(out);
-	(void)json_write_member_string(out, SLICE("id"),
-				       uuid_slice(watch_slot_channel(proxy->watch)));
-	report_member(out, SLICE("name"),
-		      slice_of(watch_setup(proxy->watch)->channels[0].name));
-	(void)buf_lit(out, "}");
-	for (const struct session *at = proxy->oldest; at; at = at->next) {
-		open_item(out);
-		(void)json_write_member_string(out, SLICE("id"),
-					       uuid_slice(&at->channel));
-		report_member(out, SLICE("name"), slice_of(at->name));
-		(void)buf_lit(out, "}");
-	}
-	(void)buf_lit(out, "]");
-}
-
-static void write_sessions(const struct proxy *proxy, struct buf *out)
-{
-	open_array(out, SLICE("sessions"));
-	for (const struct session *at = proxy->oldest; at; at = at->next) {
-		open_item(out);
-		(void)json_write_member_string(out, SLICE("sessionId"),
-					       buf_slice(&at->id));
-		(void)json_write_member_string(out, SLICE("channelId"),
-					       uuid_slice(&at->channel));
-		(void)json_write_member_int(out, SLICE("slot"), 0);
-		if (at == proxy->recent) /* what all offer would be too much */
-			write_offers(at, out);
-		(void)buf_lit(out, "}");
-	}
-	(void)buf_lit(out, "]");
-	open_array(out, SLICE("turns"));
-	for (const struct session *at = proxy->oldest; at; at = at->next) {
-		if (!at->turn)
-			continue;
-		open_item(out);
-		(void)json_write_member_string(out, SLICE("turnId"),
-					       slice_of(at->turn->id));
-		(void)json_write_member_string(out, SLICE("channelId"),
-					       uuid_slice(&at->channel));
-		(void)json_write_member_int(out, SLICE("sinceMs"),
-					    at->turn->started_unix_ms);
-		(void)buf_lit(out, "}");
-	}
-	(void)buf_lit(out, "]");
-}
-
 static void write_pending(const struct proxy *proxy, struct buf *out)
 {
 	open_array(out, SLICE("pending"));
 	for (const struct request *at = proxy->first; at; at = at->next) {
-		const struct feed_context context = context_of(proxy, at->session);
+		const struct feed_context context =
+			sessions_context(&proxy->sessions, at->session);
 
 		if (at->role != ROLE_PERMISSION)
 			continue;
@@ -895,7 +585,6 @@ static void write_state(void *source, struct buf *out)
 {
 	const struct proxy *proxy = source;
 
-	write_channels(proxy, out);
 	open_array(out, SLICE("slots"));
 	open_item(out);
 	(void)json_write_member_int(out, SLICE("slot"), 0);
@@ -906,7 +595,7 @@ static void write_state(void *source, struct buf *out)
 	if (proxy->pid > 0 && !proxy->exited)
 		(void)json_write_member_int(out, SLICE("pid"), proxy->pid);
 	(void)buf_lit(out, "}]");
-	write_sessions(proxy, out);
+	sessions_write_state(&proxy->sessions, out);
 	write_pending(proxy, out);
 }
 
@@ -933,31 +622,24 @@ static void *create(struct watch *watch)
 	output_init(&proxy->log);
 	proxy->log_timer = timer_create_on(watch_loop(watch), on_log_timer, proxy);
 	map_init(&proxy->requests);
-	map_init(&proxy->sessions);
+	sessions_init(&proxy->sessions, watch, on_forget, proxy);
 	buf_init(&proxy->repaired, (size_t)4 * AGENT_MIRROR_MAX);
-	buf_init(&proxy->plain, CHANNEL_SESSION_MAX);
 	return proxy;
 }
 
 static void destroy(void *source)
 {
 	struct proxy *proxy = source;
-	struct session *session;
 
 	while (proxy->first)
 		request_destroy(proxy, proxy->first);
-	while ((session = proxy->oldest)) {
-		proxy->oldest = session->next;
-		session_destroy(session);
-	}
 	map_finish(&proxy->requests);
-	map_finish(&proxy->sessions);
+	sessions_finish(&proxy->sessions);
 	timer_destroy(proxy->log_timer);
 	output_finish(&proxy->log);
 	reader_finish(&proxy->read.reader);
 	reader_finish(&proxy->write.reader);
 	buf_finish(&proxy->repaired);
-	buf_finish(&proxy->plain);
 	free(proxy);
 }
 

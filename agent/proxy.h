@@ -9,9 +9,8 @@
  * together by the ids of requests, each direction's for itself (facts/acp.md §13). */
 extern const struct watch_mode proxy_mode;
 
-/* Requests whose answer is awaited, and sessions, at a time; the oldest are forgotten.
- * Our choice, far above what an editor has open. */
+/* Requests whose answer is awaited, at a time; the oldest are forgotten. Our choice, far
+ * above what an editor has open. */
 #define PROXY_REQUESTS_MAX 1024
-#define PROXY_SESSIONS_MAX 256
 
 #endif
