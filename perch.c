@@ -31,7 +31,7 @@ static const struct command {
 	{"prompt", prompt_main, "send an agent a prompt"},
 	{"approve", approve_main, "answer a permission request"},
 	{"invite", invite_main, "one line that puts an agent elsewhere into your fleet"},
-	{"key", key_main, "show, list and import keys"},
+	{"key", key_main, "show, list, import, export, seal and remove keys"},
 	{"attest", attest_main, "sign that an agent's key is yours"},
 	{"config", config_main, "what each option is set to, and where"},
 	{"demo-agent", demo_main, "the scripted ACP agent that `perch up --demo` plays"},

@@ -16,6 +16,7 @@
 #include "wire/base/mem.h"
 #include "wire/host/loop.h"
 #include "wire/host/paths.h"
+#include "wire/host/secret.h"
 
 #define PATH_BYTES_MAX 4096
 #define BESIDE_BYTES_MAX 4096 /* an attestation: NIPOA_CONDITIONS_MAX and keys fit */
@@ -83,24 +84,18 @@ static bool read_private(const char *path, struct buf *out, struct err *err)
 	return paths_read(path, out, err);
 }
 
-/* The passphrase of PERCH_PASSPHRASE_FILE without its line end; empty when that is unset.
- */
+/* The passphrase of PERCH_PASSPHRASE_FILE; empty when that is unset. */
 static bool read_passphrase(struct buf *out, struct err *err)
 {
 	const char *path = getenv("PERCH_PASSPHRASE_FILE");
+	struct err why;
 
 	buf_init(out, PASSPHRASE_BYTES_MAX);
-	if (path == NULL || path[0] == '\0')
+	if (path == NULL || path[0] == '\0' || secret_file(path, out, &why))
 		return true;
-	if (!paths_read(path, out, err))
-		return false;
-	while (out->len > 0 &&
-	       (out->ptr[out->len - 1] == '\n' || out->ptr[out->len - 1] == '\r'))
-		buf_truncate(out, out->len - 1);
-	if (out->len == 0)
-		return err_set(err, ERR_MALFORMED, "the passphrase file %s is empty",
-			       path);
-	return true;
+	/* Not "there is no key": callers would make one. */
+	return err_set(err, why.code == ERR_NOT_FOUND ? ERR_REFUSED : why.code,
+		       "PERCH_PASSPHRASE_FILE: %.160s", why.text);
 }
 
 static bool stretch(struct slice passphrase, const uint8_t salt[SALT_BYTES],
@@ -168,71 +163,127 @@ out:
 	return ok;
 }
 
-static bool open_sealed(struct slice base64, const char *path, uint8_t secret[KEY_BYTES],
-			struct err *err)
+/* @given: a passphrase, or empty for that of the environment. */
+static bool open_sealed(struct slice base64, struct slice given, const char *path,
+			uint8_t secret[KEY_BYTES], struct err *err)
 {
-	struct buf passphrase;
-	bool ok = read_passphrase(&passphrase, err);
+	struct buf passphrase = {0};
+	bool ok = true;
 
-	if (ok && passphrase.len == 0)
+	if (given.len == 0) {
+		ok = read_passphrase(&passphrase, err);
+		given = buf_slice(&passphrase);
+	}
+	if (ok && given.len == 0)
 		ok = err_set(err, ERR_REFUSED,
-			     "%s is sealed: name a file with its passphrase in "
-			     "PERCH_PASSPHRASE_FILE",
+			     "%s is sealed: name a file with its passphrase (mode 0600) "
+			     "in PERCH_PASSPHRASE_FILE, or run perch key unseal",
 			     path);
-	ok = ok && unseal(base64, buf_slice(&passphrase), path, secret, err);
+	ok = ok && unseal(base64, given, path, secret, err);
 	buf_wipe(&passphrase);
 	return ok;
 }
 
-static bool load_secret(struct slice name, uint8_t secret[KEY_BYTES], struct err *err)
+/* The text of a key file, trimmed inside @file, which is to be wiped. */
+static bool read_key_file(struct slice name, struct buf *path, struct buf *file,
+			  struct slice *text, struct err *err)
+{
+	buf_init(file, FILE_BYTES_MAX);
+	if (!key_path("", name, "", path, err) ||
+	    !read_private(buf_text(path), file, err))
+		return false;
+	*text = slice_trim(buf_slice(file));
+	return true;
+}
+
+static bool load_secret(struct slice name, struct slice passphrase,
+			uint8_t secret[KEY_BYTES], struct err *err)
 {
 	struct buf path;
 	struct buf file;
 	struct slice text;
-	bool ok = false;
+	bool ok = read_key_file(name, &path, &file, &text, err);
 
-	buf_init(&file, FILE_BYTES_MAX);
-	if (!key_path("", name, "", &path, err) ||
-	    !read_private(buf_text(&path), &file, err))
-		goto out;
-	text = slice_trim(buf_slice(&file));
-	if (slice_starts(text, sealed_mark))
-		ok = open_sealed(slice_sub(text, sealed_mark.len, text.len),
+	if (ok && slice_starts(text, sealed_mark))
+		ok = open_sealed(slice_sub(text, sealed_mark.len, text.len), passphrase,
 				 buf_text(&path), secret, err);
-	else if (hex_decode(text, secret, KEY_BYTES))
-		ok = true;
-	else
-		(void)err_set(err, ERR_MALFORMED,
-			      "%s holds no key: it wants 64 hex digits", buf_text(&path));
-out:
+	else if (ok && !hex_decode(text, secret, KEY_BYTES))
+		ok = err_set(err, ERR_MALFORMED,
+			     "%s holds no key: it wants 64 hex digits", buf_text(&path));
 	buf_wipe(&file);
 	buf_finish(&path);
 	return ok;
 }
 
-bool keyfile_load(struct crypto *crypto, struct slice name, struct keypair **out,
-		  struct err *err)
+bool keyfile_is_sealed(struct slice name, bool *out, struct err *err)
+{
+	struct buf path;
+	struct buf file;
+	struct slice text;
+	bool ok = read_key_file(name, &path, &file, &text, err);
+
+	if (ok)
+		*out = slice_starts(text, sealed_mark);
+	buf_wipe(&file);
+	buf_finish(&path);
+	return ok;
+}
+
+bool keyfile_open(struct crypto *crypto, struct slice name, struct slice passphrase,
+		  struct keypair **out, struct err *err)
 {
 	uint8_t secret[KEY_BYTES];
-	bool ok = load_secret(name, secret, err) &&
+	bool ok = load_secret(name, passphrase, secret, err) &&
 		  keypair_create(crypto, secret, out, err);
 
 	sodium_memzero(secret, sizeof(secret));
 	return ok;
 }
 
-/* Appends what the file is to hold: sealed if there is a passphrase. */
+bool keyfile_load(struct crypto *crypto, struct slice name, struct keypair **out,
+		  struct err *err)
+{
+	return keyfile_open(crypto, name, SLICE_EMPTY, out, err);
+}
+
+/* Appends what the file is to hold. */
+static bool write_form(const uint8_t secret[KEY_BYTES], struct slice passphrase,
+		       struct buf *out, struct err *err)
+{
+	if (passphrase.len > 0 && !seal(passphrase, secret, out, err))
+		return false;
+	if (passphrase.len == 0)
+		(void)buf_append_hex(out, secret, KEY_BYTES);
+	return buf_append_byte(out, '\n');
+}
+
+/* The same, sealed if the environment names a passphrase. */
 static bool write_text(const uint8_t secret[KEY_BYTES], struct buf *out, struct err *err)
 {
 	struct buf passphrase;
-	bool ok = read_passphrase(&passphrase, err);
+	const bool ok = read_passphrase(&passphrase, err) &&
+			write_form(secret, buf_slice(&passphrase), out, err);
 
-	if (ok && passphrase.len > 0)
-		ok = seal(buf_slice(&passphrase), secret, out, err);
-	else if (ok)
-		ok = buf_append_hex(out, secret, KEY_BYTES);
 	buf_wipe(&passphrase);
-	return ok && buf_append_byte(out, '\n');
+	return ok;
+}
+
+bool keyfile_rewrite(struct slice name, const struct keypair *keypair,
+		     struct slice passphrase, struct err *err)
+{
+	uint8_t secret[KEY_BYTES];
+	struct buf path, text;
+	bool ok;
+
+	buf_init(&text, FILE_BYTES_MAX);
+	keypair_secret(keypair, secret);
+	ok = key_path("", name, "", &path, err) &&
+	     write_form(secret, passphrase, &text, err) &&
+	     paths_write(buf_text(&path), buf_slice(&text), err);
+	sodium_memzero(secret, sizeof(secret));
+	buf_wipe(&text);
+	buf_finish(&path);
+	return ok;
 }
 
 /* Puts a new file in place unless one of that name is there: @exists_out. */
@@ -269,7 +320,7 @@ static bool check_same(struct slice name, const uint8_t secret[KEY_BYTES],
 		       struct err *err)
 {
 	uint8_t present[KEY_BYTES];
-	bool ok = load_secret(name, present, err);
+	bool ok = load_secret(name, SLICE_EMPTY, present, err);
 
 	if (ok && sodium_memcmp(present, secret, KEY_BYTES) != 0)
 		ok = err_set(err, ERR_REFUSED,

@@ -12,7 +12,8 @@
  * its attestation beside it as NAME.auth, and the relay of its invitation as NAME.relay.
  * Plain: 64 hex digits and LF. Sealed under a passphrase: "perch-key-1 " + base64(salt
  * 32, nonce 24, XChaCha20-Poly1305 of the 32 bytes), key by scrypt (libsodium,
- * interactive limits); the passphrase comes from PERCH_PASSPHRASE_FILE. */
+ * interactive limits); the passphrase is the first line of the file in
+ * PERCH_PASSPHRASE_FILE (0600), unless it is given. */
 
 #define KEY_NAME_MAX 64
 
@@ -23,6 +24,16 @@ bool keyfile_name_valid(struct slice name);
  * it. */
 bool keyfile_load(struct crypto *crypto, struct slice name, struct keypair **out,
 		  struct err *err);
+/* ERR_NOT_FOUND when there is none. */
+bool keyfile_is_sealed(struct slice name, bool *out, struct err *err);
+/* keyfile_load() with this passphrase, should it be sealed. ERR_REFUSED: it does not open
+ * it. */
+bool keyfile_open(struct crypto *crypto, struct slice name, struct slice passphrase,
+		  struct keypair **out, struct err *err);
+/* Writes a key that is there anew: sealed under @passphrase, or plain when that is empty.
+ */
+bool keyfile_rewrite(struct slice name, const struct keypair *keypair,
+		     struct slice passphrase, struct err *err);
 /* ERR_REFUSED when another key of that name is there: only keyfile_remove() takes keys
  * away. */
 bool keyfile_save(struct slice name, const struct keypair *keypair, struct err *err);
