@@ -6,6 +6,7 @@
 
 #include "observer/acp.h"
 #include "observer/client.h"
+#include "wire/base/mem.h"
 #include "wire/host/log.h"
 #include "wire/host/loop.h"
 #include "wire/host/options.h"
@@ -21,33 +22,90 @@ static const char *words(struct slice object, const char *key, char out[LOG_QUOT
 	return out;
 }
 
-static void print_cards(struct slice fleet)
+static bool is_waiting(struct slice card)
+{
+	return !json_is(acp_get_string(card, "state"), SLICE("over"));
+}
+
+/* Oldest first, so that the list stays as it is while nothing is answered. */
+static int compare_cards(const void *a, const void *b)
+{
+	const struct slice *left = a, *right = b;
+	const int64_t t = acp_get_int(*left, "askedMs", 0);
+	const int64_t u = acp_get_int(*right, "askedMs", 0);
+
+	if (t != u)
+		return t < u ? -1 : 1;
+	return slice_compare(acp_get_string(*left, "id"), acp_get_string(*right, "id"));
+}
+
+/* The cards that wait, to be freed. */
+static struct slice *waiting_cards(struct slice fleet, size_t *count)
 {
 	struct slice rest = acp_get(fleet, "cards"), card;
-	unsigned count = 0;
+	struct slice *cards = NULL;
 
+	*count = 0;
 	while (acp_next(&rest, &card)) {
-		char agent[LOG_QUOTE_BYTES], verb[LOG_QUOTE_BYTES], text[LOG_QUOTE_BYTES];
-		char nonce[LOG_QUOTE_BYTES], age[16];
-		struct slice options = acp_get(card, "options"), option;
-
-		if (json_is(acp_get_string(card, "state"), SLICE("over")))
+		if (!is_waiting(card))
 			continue;
-		count++;
-		client_age(loop_unix_ms() - acp_get_int(card, "askedMs", 0), age);
-		(void)printf("%.8s  %s %s %s  (waiting %s)\n", words(card, "id", nonce),
-			     words(client_agent(fleet, acp_get_string(card, "agent")),
-				   "name", agent),
-			     words(card, "verb", verb), words(card, "text", text), age);
-		while (acp_next(&options, &option)) {
-			char id[LOG_QUOTE_BYTES], name[LOG_QUOTE_BYTES];
-
-			(void)printf("          %s: %s\n", words(option, "id", id),
-				     words(option, "name", name));
-		}
+		cards = mem_grow(cards, *count + 1, sizeof(*cards));
+		cards[(*count)++] = card;
 	}
-	if (!count)
+	if (*count > 1)
+		qsort(cards, *count, sizeof(*cards), compare_cards);
+	return cards;
+}
+
+/* The options by the number and the id that answer them. */
+static void print_options(struct slice card)
+{
+	struct slice options = acp_get(card, "options"), option;
+
+	for (unsigned number = 1; acp_next(&options, &option); number++) {
+		char id[LOG_QUOTE_BYTES], name[LOG_QUOTE_BYTES];
+
+		(void)printf("          %u  %s: %s\n", number, words(option, "id", id),
+			     words(option, "name", name));
+	}
+}
+
+static void print_card(struct slice fleet, struct slice card)
+{
+	const struct slice lane = client_lane(fleet, acp_get_string(card, "lane"));
+	char agent[CLIENT_AGENT_BYTES], channel[LOG_QUOTE_BYTES], verb[LOG_QUOTE_BYTES];
+	char text[LOG_QUOTE_BYTES], nonce[LOG_QUOTE_BYTES], age[16];
+
+	client_age(loop_unix_ms() - acp_get_int(card, "askedMs", 0), age);
+	(void)printf("%.8s  %s/%s %s %s  (waiting %s)\n", words(card, "id", nonce),
+		     client_agent_words(
+			     client_agent(fleet, acp_get_string(card, "agent")), agent),
+		     words(lane, "channelName", channel), words(card, "verb", verb),
+		     words(card, "text", text), age);
+	if (!acp_is_true(acp_get(card, "actionable")))
+		(void)printf("          not answered from here\n");
+	else
+		print_options(card);
+}
+
+static void print_cards(struct slice fleet, bool json)
+{
+	size_t count;
+	struct slice *cards = waiting_cards(fleet, &count);
+
+	if (json)
+		(void)printf("[");
+	for (size_t i = 0; i < count; i++) {
+		if (json)
+			(void)printf("%s%.*s", i ? "," : "", SLICE_ARG(cards[i]));
+		else
+			print_card(fleet, cards[i]);
+	}
+	if (json)
+		(void)printf("]\n");
+	else if (!count)
 		(void)printf("nothing waits for you\n");
+	free(cards);
 }
 
 /* The one waiting card that @name means: the start of its nonce, or its agent's name. */
@@ -57,11 +115,14 @@ static bool find_card(struct slice fleet, struct slice name, struct slice *out,
 	struct slice rest = acp_get(fleet, "cards"), card;
 	unsigned found = 0;
 
+	if (!name.len)
+		return err_set(err, ERR_MALFORMED,
+			       "say which request: see `perch approve`");
 	while (acp_next(&rest, &card)) {
 		const struct slice agent =
 			client_agent(fleet, acp_get_string(card, "agent"));
 
-		if (json_is(acp_get_string(card, "state"), SLICE("over")) ||
+		if (!is_waiting(card) ||
 		    (!slice_starts(acp_get_string(card, "id"), name) &&
 		     !json_is(acp_get_string(agent, "name"), name)))
 			continue;
@@ -77,36 +138,58 @@ static bool find_card(struct slice fleet, struct slice name, struct slice *out,
 			       "no such request waits: see `perch approve`");
 }
 
-/* allow and deny choose by kind, never by place; of two that fit none is chosen. */
+/* The option with that number in the list, from 1. */
+static bool find_number(struct slice card, uint64_t number, struct slice *out)
+{
+	struct slice rest = acp_get(card, "options"), option;
+
+	for (uint64_t i = 1; acp_next(&rest, &option); i++)
+		if (i == number) {
+			*out = acp_get_string(option, "id");
+			return true;
+		}
+	return false;
+}
+
+/* The options of that kind (@kind), else with that id: how many, and the last of them. */
+static unsigned find_by(struct slice card, const char *member, struct slice text,
+			struct slice *out)
+{
+	struct slice rest = acp_get(card, "options"), option;
+	unsigned found = 0;
+
+	while (acp_next(&rest, &option))
+		if (json_is(acp_get_string(option, member), text)) {
+			*out = acp_get_string(option, "id");
+			found++;
+		}
+	return found;
+}
+
+/* allow and deny choose by kind, never by place; of two that fit none is chosen. An id
+ * goes before a number, should an agent use digits as ids. */
 static bool find_option(struct slice card, struct slice name, struct slice *out,
 			struct err *err)
 {
-	const bool allow = slice_eq(name, SLICE("allow")),
-		   deny = slice_eq(name, SLICE("deny"));
-	static const char *const kinds[] = {"allow_once", "reject_once", "reject_always"};
+	const bool allow = slice_eq(name, SLICE("allow"));
+	const bool deny = slice_eq(name, SLICE("deny"));
+	unsigned found = 0;
+	uint64_t number;
 
-	for (size_t i = 0; i < 4; i++) {
-		struct slice rest = acp_get(card, "options"), option;
-		unsigned found = 0;
-
-		if (i < 3 && (i == 0 ? !allow : !deny))
-			continue;
-		while (acp_next(&rest, &option)) {
-			const struct slice id = acp_get_string(option, "id");
-			const struct slice kind = acp_get_string(option, "kind");
-
-			if (i < 3 ? json_is(kind, slice_of(kinds[i]))
-				  : json_is(id, name)) {
-				*out = id;
-				found++;
-			}
-		}
-		if (found == 1)
-			return true;
-		if (found)
-			return err_set(err, ERR_REFUSED,
-				       "%u options fit: name one by its id", found);
-	}
+	if (allow)
+		found = find_by(card, "kind", SLICE("allow_once"), out);
+	if (deny)
+		found = find_by(card, "kind", SLICE("reject_once"), out);
+	if (deny && !found)
+		found = find_by(card, "kind", SLICE("reject_always"), out);
+	if (!found)
+		found = find_by(card, "id", name, out);
+	if (found > 1)
+		return err_set(err, ERR_REFUSED, "%u options fit: name one by its id",
+			       found);
+	if (found == 1 ||
+	    (slice_parse_u64(name, 1000, &number) && find_number(card, number, out)))
+		return true;
 	return err_set(err, ERR_NOT_FOUND, "no option fits: see `perch approve`");
 }
 
@@ -114,6 +197,18 @@ struct watch {
 	struct slice nonce;
 	bool applied;
 };
+
+/* The decision came when there was nothing left to decide: no card says so. */
+static bool came_late(const struct watch *watch, struct slice message)
+{
+	struct slice rest = acp_get(message, "controls"), control;
+
+	while (acp_next(&rest, &control))
+		if (slice_eq(acp_get_string(control, "card"), watch->nonce) &&
+		    json_is(acp_get_string(control, "status"), SLICE("already_decided")))
+			return true;
+	return false;
+}
 
 static bool look_for_outcome(void *ctx, struct slice message)
 {
@@ -137,7 +232,10 @@ static bool look_for_outcome(void *ctx, struct slice message)
 			     outcome.ptr ? log_quote(outcome, text) : "decided already");
 		return false;
 	}
-	return true;
+	if (!came_late(watch, message))
+		return true;
+	(void)printf("decided already\n");
+	return false;
 }
 
 static bool decide(struct slice fleet, char **args, bool *applied, struct err *err)
@@ -165,7 +263,7 @@ static bool decide(struct slice fleet, char **args, bool *applied, struct err *e
 }
 
 /* Lists, or answers one; the exit status. */
-static int run(char **args, int arg_count, struct buf *fleet)
+static int run(char **args, int arg_count, bool json, struct buf *fleet)
 {
 	bool applied = true;
 	struct err err;
@@ -173,7 +271,7 @@ static int run(char **args, int arg_count, struct buf *fleet)
 	if (!client_ask("/api/fleet", SLICE_EMPTY, fleet, &err))
 		return client_fail("approve", &err);
 	if (!arg_count)
-		print_cards(buf_slice(fleet));
+		print_cards(buf_slice(fleet), json);
 	else if (!decide(buf_slice(fleet), args, &applied, &err))
 		return client_fail("approve", &err);
 	return applied ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -181,14 +279,25 @@ static int run(char **args, int arg_count, struct buf *fleet)
 
 int approve_main(int argc, char *argv[])
 {
-	const struct option_spec specs[] = {{.name = NULL}};
+	bool json = false;
+	const struct option_spec specs[] = {
+		{.name = "json",
+		 .type = OPTION_FLAG,
+		 .value = &json,
+		 .help = "list as a JSON array of cards (PROTOCOL.md)",
+		 .no_env = true},
+		{.name = NULL},
+	};
 	const struct options_spec spec = {
 		.command = "perch approve",
-		.usage = "[NONCE|AGENT allow|deny|OPTION]",
-		.summary = "Lists the requests that wait for you, or answers one and "
-			   "waits until "
-			   "the harness has applied it.",
-		.example = "  perch approve claude allow\n",
+		.usage = "[--json] [NONCE|AGENT allow|deny|OPTION]",
+		.summary =
+			"Lists the requests that wait for you, or answers one and "
+			"waits until the harness has applied it. A request is named by "
+			"its agent or the start of its nonce, an option by its id or "
+			"its number. Exits 0 when the answer counted, 1 when it did not.",
+		.example = "  perch approve\n"
+			   "  perch approve claude allow\n",
 		.options = specs,
 		.max_args = 2,
 	};
@@ -205,7 +314,7 @@ int approve_main(int argc, char *argv[])
 		(void)fprintf(stderr,
 			      "perch approve: say what: allow, deny or an option's id\n");
 	else if (result == OPTIONS_OK)
-		status = run(args, arg_count, &fleet);
+		status = run(args, arg_count, json, &fleet);
 	buf_finish(&fleet);
 	options_destroy(options);
 	return status;

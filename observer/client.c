@@ -234,6 +234,41 @@ struct slice client_agent(struct slice fleet, struct slice id)
 	return SLICE_EMPTY;
 }
 
+struct slice client_lane(struct slice fleet, struct slice id)
+{
+	struct slice rest = acp_get(fleet, "lanes"), lane;
+
+	while (acp_next(&rest, &lane))
+		if (slice_eq(acp_get_string(lane, "id"), id))
+			return lane;
+	return SLICE_EMPTY;
+}
+
+static bool is_this_host(struct slice host)
+{
+	char name[256] = "";
+
+	return gethostname(name, sizeof(name) - 1) == 0 && json_is(host, slice_of(name));
+}
+
+const char *client_agent_words(struct slice agent, char out[CLIENT_AGENT_BYTES])
+{
+	const struct slice host = acp_get_string(agent, "host");
+	const struct slice npub = acp_get_string(agent, "npub");
+	struct slice name = acp_get_string(agent, "name");
+	char named[LOG_QUOTE_BYTES], hosted[LOG_QUOTE_BYTES];
+
+	if (!name.len)
+		name = slice_sub(npub, 0, 12);
+	(void)client_words(name, named);
+	if (host.len && !is_this_host(host))
+		(void)snprintf(out, CLIENT_AGENT_BYTES, "%s@%s", named,
+			       client_words(host, hosted));
+	else
+		(void)snprintf(out, CLIENT_AGENT_BYTES, "%s", named);
+	return out;
+}
+
 void client_lane_of(struct slice fleet, struct slice lane, struct client_lane *out)
 {
 	out->agent = acp_get_string(lane, "agent");

@@ -12,6 +12,8 @@
 /* What the small commands share: asking the observer of this user over its Unix socket.
  * Blocks. */
 
+#define CLIENT_AGENT_BYTES (2 * LOG_QUOTE_BYTES + 2)
+
 /* One request; @body with ptr NULL makes it a GET, else a POST of JSON. @out is cleared
  * and holds the answer's body. A refusal is ERR_REFUSED with the broker's own words. */
 bool client_ask(const char *path, struct slice body, struct buf *out, struct err *err);
@@ -31,6 +33,12 @@ bool client_find_lane(struct slice fleet, struct slice name, struct client_lane 
 void client_lane_of(struct slice fleet, struct slice lane_json, struct client_lane *out);
 /* The agent object of that id; ptr NULL when it is not there. */
 struct slice client_agent(struct slice fleet, struct slice id);
+/* The lane object of that id; ptr NULL when it is not there (a slot's own is not shown).
+ */
+struct slice client_lane(struct slice fleet, struct slice id);
+/* What to call an agent: its name, with @host where that is not this machine; without a
+ * name the start of its npub. */
+const char *client_agent_words(struct slice agent, char out[CLIENT_AGENT_BYTES]);
 /* A string's content as one line for a terminal: its first line that says something, and
  * an ellipsis where there is more. */
 const char *client_words(struct slice raw, char out[LOG_QUOTE_BYTES]);

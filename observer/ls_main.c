@@ -29,19 +29,19 @@ static const char *show(struct slice object, const char *key, char out[LOG_QUOTE
 
 static void print_lane(struct slice fleet, struct slice lane, const char *glyph)
 {
-	char agent[LOG_QUOTE_BYTES], channel[LOG_QUOTE_BYTES], verb[LOG_QUOTE_BYTES];
+	char agent[CLIENT_AGENT_BYTES], channel[LOG_QUOTE_BYTES], verb[LOG_QUOTE_BYTES];
 	char object[LOG_QUOTE_BYTES], outcome[LOG_QUOTE_BYTES], state[LOG_QUOTE_BYTES];
 	const int64_t since = acp_get_int(lane, "sinceMs", 0);
 	char age[16] = "";
 
 	if (since)
 		client_age(loop_unix_ms() - since, age);
-	(void)printf(
-		"%s %-12s %-14s %-9s %7s  %s %s %s\n", glyph,
-		show(client_agent(fleet, acp_get_string(lane, "agent")), "name", agent),
-		show(lane, "channelName", channel), show(lane, "state", state), age,
-		show(lane, "verb", verb), show(lane, "object", object),
-		show(lane, "outcome", outcome));
+	(void)printf("%s %-12s %-14s %-9s %7s  %s %s %s\n", glyph,
+		     client_agent_words(
+			     client_agent(fleet, acp_get_string(lane, "agent")), agent),
+		     show(lane, "channelName", channel), show(lane, "state", state), age,
+		     show(lane, "verb", verb), show(lane, "object", object),
+		     show(lane, "outcome", outcome));
 }
 
 /* Blocked first, then working, failed, finished, offline. */
@@ -74,8 +74,10 @@ int ls_main(int argc, char *argv[])
 	const struct options_spec spec = {
 		.command = "perch ls",
 		.usage = "[--json]",
-		.summary = "Shows what each agent does, as a table.",
-		.example = "  perch ls\n",
+		.summary = "Shows what each agent does, one line a channel: what waits "
+			   "for you first. An agent elsewhere is NAME@HOST.",
+		.example = "  perch ls\n"
+			   "  perch ls --json | jq -r '.agents[].name'\n",
 		.options = specs,
 	};
 	struct options *options = NULL;

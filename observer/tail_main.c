@@ -14,6 +14,7 @@
 #include "wire/host/options.h"
 #include "wire/nostr/json.h"
 
+#define ROWS_MAX 4096   /* of one message that are put in order; more come as they are */
 #define SHOWN_MAX 65536 /* rows remembered as printed; then all are forgotten */
 
 struct tail {
@@ -102,23 +103,53 @@ static const char *colour_of(const struct tail *tail, struct slice row)
 	return "\033[2m";
 }
 
+/* Its lane is AGENTHEX/CHANNELUUID. */
+static struct slice agent_id(struct slice row)
+{
+	struct slice lane = acp_get_string(row, "lane"), id = SLICE_EMPTY;
+
+	(void)slice_take_until(&lane, '/', &id);
+	return id;
+}
+
+static struct slice agent_of(const struct tail *tail, struct slice row)
+{
+	const char *json = map_get(&tail->agents, agent_id(row));
+
+	return json ? slice_of(json) : SLICE_EMPTY;
+}
+
+/* When what the line says was so: the end of what has one. */
+static int64_t time_of(struct slice row)
+{
+	return acp_get_int(row, "end", acp_get_int(row, "t", 0));
+}
+
+/* "claude/api-server", or "claude" for what belongs to no channel of its own. */
+static void print_place(const struct tail *tail, struct slice row)
+{
+	const char *lane = map_get(&tail->lanes, acp_get_string(row, "lane"));
+	char agent[CLIENT_AGENT_BYTES], channel[LOG_QUOTE_BYTES];
+
+	(void)printf("%s", client_agent_words(agent_of(tail, row), agent));
+	if (lane)
+		(void)printf("/%s", words(slice_of(lane), "channelName", channel));
+}
+
 static void print_row(struct tail *tail, struct slice row)
 {
-	char agent[LOG_QUOTE_BYTES], channel[LOG_QUOTE_BYTES], type[LOG_QUOTE_BYTES];
-	char verb[LOG_QUOTE_BYTES], object[LOG_QUOTE_BYTES], rest[LOG_QUOTE_BYTES];
-	const char *lane_json = map_get(&tail->lanes, acp_get_string(row, "lane"));
-	const struct slice lane = lane_json ? slice_of(lane_json) : SLICE_EMPTY;
-	const char *agent_json = map_get(&tail->agents, acp_get_string(lane, "agent"));
-	const time_t t = (time_t)(acp_get_int(row, "t", 0) / 1000);
+	char type[LOG_QUOTE_BYTES], verb[LOG_QUOTE_BYTES], object[LOG_QUOTE_BYTES];
+	char rest[LOG_QUOTE_BYTES];
+	const time_t t = (time_t)(time_of(row) / 1000);
 	const bool is_call = acp_get_string(row, "verb").ptr != NULL;
 	struct tm tm;
 
 	(void)localtime_r(&t, &tm);
+	(void)printf("%s%02d:%02d:%02d ", colour_of(tail, row), tm.tm_hour, tm.tm_min,
+		     tm.tm_sec);
+	print_place(tail, row);
 	(void)printf(
-		"%s%02d:%02d:%02d %s/%s %s: %s%s%s%s%s%s\n", colour_of(tail, row),
-		tm.tm_hour, tm.tm_min, tm.tm_sec,
-		words(agent_json ? slice_of(agent_json) : SLICE_EMPTY, "name", agent),
-		words(lane, "channelName", channel), words(row, "type", type),
+		" %s: %s%s%s%s%s%s\n", words(row, "type", type),
 		is_call ? words(row, "verb", verb) : "", is_call ? " " : "",
 		json_is(acp_get_string(row, "type"), SLICE("plan"))
 			? plan_words(row, object)
@@ -135,40 +166,66 @@ static void print_row(struct tail *tail, struct slice row)
 
 static bool is_wanted(const struct tail *tail, struct slice row)
 {
-	const char *lane_json = map_get(&tail->lanes, acp_get_string(row, "lane"));
-	struct slice id, name;
-	const char *agent_json;
+	const struct slice name = acp_get_string(agent_of(tail, row), "name");
 
-	if (!tail->agent)
-		return true;
-	if (!lane_json)
-		return false;
-	id = acp_get_string(slice_of(lane_json), "agent");
-	agent_json = map_get(&tail->agents, id);
-	name = agent_json ? acp_get_string(slice_of(agent_json), "name") : SLICE_EMPTY;
-	return json_is(name, slice_of(tail->agent)) ||
-	       slice_eq(id, slice_of(tail->agent));
+	return !tail->agent || json_is(name, slice_of(tail->agent)) ||
+	       slice_eq(agent_id(row), slice_of(tail->agent));
+}
+
+static void take_row(struct tail *tail, struct slice row)
+{
+	if (tail->left == 0 || !is_wanted(tail, row))
+		return;
+	if (tail->json)
+		(void)printf("%.*s\n", SLICE_ARG(row));
+	else if (is_done(row) && is_new(tail, row))
+		print_row(tail, row);
+	else
+		return;
+	if (tail->left > 0)
+		tail->left--;
+}
+
+struct timed {
+	struct slice row;
+	int64_t t;
+	size_t at; /* keeps those of one moment in the order in which they came */
+};
+
+static int compare_times(const void *a, const void *b)
+{
+	const struct timed *left = a, *right = b;
+
+	if (left->t != right->t)
+		return left->t < right->t ? -1 : 1;
+	return left->at < right->at ? -1 : 1;
+}
+
+/* A message has its rows lane by lane; a terminal wants them by time. */
+static void take_rows(struct tail *tail, struct slice rest)
+{
+	struct timed *rows = mem_array(ROWS_MAX, sizeof(*rows));
+	struct slice row;
+	size_t count;
+
+	do {
+		for (count = 0; count < ROWS_MAX && acp_next(&rest, &row); count++)
+			rows[count] = (struct timed){row, time_of(row), count};
+		if (count > 1)
+			qsort(rows, count, sizeof(*rows), compare_times);
+		for (size_t i = 0; i < count; i++)
+			take_row(tail, rows[i].row);
+	} while (count == ROWS_MAX);
+	free(rows);
 }
 
 static bool on_message(void *ctx, struct slice message)
 {
 	struct tail *tail = ctx;
-	struct slice rest = acp_get(message, "rows"), row;
 
 	keep(&tail->agents, acp_get(message, "agents"));
 	keep(&tail->lanes, acp_get(message, "lanes"));
-	while (tail->left != 0 && acp_next(&rest, &row)) {
-		if (!is_wanted(tail, row))
-			continue;
-		if (tail->json)
-			(void)printf("%.*s\n", SLICE_ARG(row));
-		else if (is_done(row) && is_new(tail, row))
-			print_row(tail, row);
-		else
-			continue;
-		if (tail->left > 0)
-			tail->left--;
-	}
+	take_rows(tail, acp_get(message, "rows"));
 	(void)fflush(stdout);
 	return tail->left != 0 && !ferror(stdout);
 }
@@ -210,7 +267,8 @@ int tail_main(int argc, char *argv[])
 		.command = "perch tail",
 		.usage = "[--json] [--count N] [AGENT]",
 		.summary = "Follows what the agents do, one line a row.",
-		.example = "  perch tail claude\n",
+		.example = "  perch tail claude\n"
+			   "  perch tail --json | jq -r .type\n",
 		.options = specs,
 		.max_args = 1,
 	};

@@ -317,7 +317,7 @@ test("a trimmed request cannot be allowed before its body has come", async () =>
 test("perch ls, tail, prompt and approve work without a page", async () => {
 	const { agent, channel } = await hello("gemini");
 	const listed = await run(home, "ls");
-	assert.match(listed.stdout, /gemini +api-server/);
+	assert.match(listed.stdout, /gemini@atlas +api-server/);
 
 	const tail = run(home, "tail", "--json", "--count", "1", "gemini");
 	let tailed = false;
@@ -343,7 +343,19 @@ test("perch ls, tail, prompt and approve work without a page", async () => {
 		channel, turn: "t1", authorization: { requestNonce: `cli-${channel}`, actionable: true },
 	}));
 	await page.until((message) => message.cards?.find((at) => at.id === `cli-${channel}`));
-	assert.match((await run(home, "approve")).stdout, /gemini wants to run make/);
+	assert.match((await run(home, "approve")).stdout,
+		/^cli-0000 {2}gemini@atlas\/api-server wants to run make {2}\(waiting 0:\d\d\)\n {10}1 {2}ok: Allow once\n {10}2 {2}no: Reject\n$/);
+	const cards = JSON.parse((await run(home, "approve", "--json")).stdout);
+	assert.deepEqual(cards.map((card) => [card.id, card.options.length]), [[`cli-${channel}`, 2]]);
+	for (const [args, words] of [
+		[["nobody", "allow"], /no such request waits/], [["gemini", "maybe"], /no option fits/],
+		[["gemini", "3"], /no option fits/], [["gemini", "0"], /no option fits/], [["", "allow"], /say which request/],
+	]) {
+		const wrong = await run(home, "approve", ...args);
+		assert.equal(wrong.code, 1);
+		assert.match(wrong.stderr, words);
+	}
+	assert.equal((await run(home, "approve", "gemini")).code, 2);
 	const approved = run(home, "approve", "gemini", "allow");
 	const decision = await agent.control("permission_decision");
 	assert.equal(decision.optionId, "ok");
@@ -354,6 +366,20 @@ test("perch ls, tail, prompt and approve work without a page", async () => {
 		authorization: { requestNonce: `cli-${channel}`, actionable: false, reason: "applied" },
 	}));
 	assert.deepEqual(await approved, { code: 0, stdout: "applied\n", stderr: "" });
+
+	// By number, and one that did not count.
+	await agent.send(agent.event("acp_read", ask("make install"), {
+		channel, turn: "t1", authorization: { requestNonce: `two-${channel}`, actionable: true },
+	}));
+	await page.until((message) => message.cards?.find((at) => at.id === `two-${channel}`));
+	const denied = run(home, "approve", "two-", "2");
+	let second;
+	do // copies of the first decision may still come
+		second = await agent.control("permission_decision");
+	while (second.requestNonce !== `two-${channel}`);
+	assert.equal(second.optionId, "no");
+	await agent.answer(second, "already_decided");
+	assert.equal((await denied).code, 1);
 	await agent.close();
 });
 

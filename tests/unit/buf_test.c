@@ -158,6 +158,12 @@ START_TEST(an_error_names_its_code_and_words)
 	ck_assert_int_eq(err.code, ERR_SYSTEM);
 	ck_assert_str_eq(err.text, "cannot open f: No such file or directory");
 	ck_assert(!err_set(NULL, ERR_REFUSED, "nobody listens"));
+	errno = ENOSPC;
+	ck_assert(!err_errno(&err, "cannot write %s", "f"));
+	ck_assert_ptr_nonnull(strstr(err.text, "No space left on device: make room"));
+	errno = EROFS;
+	ck_assert(!err_errno(&err, "cannot write %s", "f"));
+	ck_assert_ptr_nonnull(strstr(err.text, "set PERCH_HOME to a folder"));
 	ck_assert(!err_errno(NULL, "nobody listens"));
 }
 END_TEST

@@ -18,6 +18,20 @@ bool err_set(struct err *err, enum err_code code, const char *fmt, ...)
 	return false;
 }
 
+/* What to do about trouble that has one remedy whatever was tried; "" otherwise. */
+static const char *advice(int number)
+{
+	switch (number) {
+	case ENOSPC:
+	case EDQUOT:
+		return ": make room there, or set PERCH_HOME to a folder with room";
+	case EROFS:
+		return ": set PERCH_HOME to a folder that can be written";
+	default:
+		return "";
+	}
+}
+
 bool err_errno(struct err *err, const char *fmt, ...)
 {
 	const int saved = errno;
@@ -31,6 +45,7 @@ bool err_errno(struct err *err, const char *fmt, ...)
 	(void)vsnprintf(err->text, sizeof(err->text), fmt, args);
 	va_end(args);
 	len = strlen(err->text);
-	(void)snprintf(err->text + len, sizeof(err->text) - len, ": %s", strerror(saved));
+	(void)snprintf(err->text + len, sizeof(err->text) - len, ": %s%s",
+		       strerror(saved), advice(saved));
 	return false;
 }

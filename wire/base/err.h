@@ -22,7 +22,8 @@ struct err {
  * NULL. */
 bool err_set(struct err *err, enum err_code code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* err_set with ERR_SYSTEM and ": strerror(errno)" at the end. */
+/* err_set with ERR_SYSTEM and ": strerror(errno)" at the end, and what to do where the
+ * disk is full or read-only. */
 bool err_errno(struct err *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
