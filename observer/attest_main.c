@@ -6,6 +6,7 @@
 
 #include "observer/attested.h"
 #include "observer/client.h"
+#include "observer/expiry.h"
 #include "wire/host/keyfile.h"
 #include "wire/host/loop.h"
 #include "wire/host/options.h"
@@ -65,15 +66,15 @@ out:
 
 int attest_main(int argc, char *argv[])
 {
+	const char *expires_text = NULL;
 	int64_t expires = 0;
 	const struct option_spec specs[] = {
 		{.name = "expires",
-		 .type = OPTION_INT,
-		 .value = &expires,
-		 .min = 1,
-		 .max = 253402300799,
+		 .type = OPTION_TEXT,
+		 .value = &expires_text,
 		 .argument = "T",
-		 .help = "Unix time (seconds) from which it no longer counts (never)",
+		 .help = "30m, 12h, 7d, 4w from now, or Unix seconds; then it no longer "
+			 "counts (default: never)",
 		 .no_env = true},
 		{.name = NULL},
 	};
@@ -84,7 +85,7 @@ int attest_main(int argc, char *argv[])
 			"Signs with the owner key that an agent's key is yours, prints "
 			"the tag "
 			"(NIP-OA), and keeps it beside that key where the key is here.",
-		.example = "  perch attest npub1… --expires 1830297600\n",
+		.example = "  perch attest npub1… --expires 90d\n",
 		.options = specs,
 		.min_args = 1,
 		.max_args = 1,
@@ -100,6 +101,10 @@ int attest_main(int argc, char *argv[])
 
 	if (result != OPTIONS_OK) {
 		status = result == OPTIONS_EXIT_OK ? EXIT_SUCCESS : 2;
+	} else if (expires_text &&
+		   !expiry_parse(expires_text, loop_unix_ms() / 1000, &expires, &err)) {
+		(void)client_fail("attest", &err);
+		status = 2;
 	} else {
 		keyfile_guard_process();
 		loop_random(seed, sizeof(seed));
