@@ -7,6 +7,7 @@
 
 #include <sodium.h>
 
+#include "observer/acp.h"
 #include "observer/archive.h"
 #include "observer/attested.h"
 #include "observer/controls.h"
@@ -29,6 +30,9 @@
 #include "wire/nostr/nip19.h"
 
 #define TICK_MS 1000
+/* A harness and its successor overlap by less than that; our choice. */
+#define TWIN_AFTER_MS 5000
+#define TWIN_EVERY_MS 60000 /* between two warnings */
 
 struct config {
 	const char *relay, *listen, *log_level;
@@ -60,9 +64,64 @@ struct observer {
 	uint64_t gone_ranges; /* since the last tick; of them the first: */
 	struct frame_range gone_first;
 	char gone_epoch[17];
+	int64_t twin_ms; /* Unix ms; when the last warning of a twin was given */
 };
 
 /* ---- frames ---- */
+
+/* Of an epoch before the agent's newest. */
+static bool is_of_older_epoch(const struct observer *observer,
+			      const struct ingest_frame *in)
+{
+	return in->frame->has_epoch &&
+	       strcmp(in->frame->epoch, model_agent(observer->model, in->agent).epoch) <
+		       0;
+}
+
+/* A second harness with the same key (an invitation used twice) answers so to every
+ * control that was meant for the newer one. */
+static bool is_strangers_answer(const struct observer *observer,
+				const struct ingest_frame *in,
+				const struct observer_event *event)
+{
+	return json_is(event->kind, SLICE("control_result")) &&
+	       json_is(acp_get_string(event->payload, "status"), SLICE("wrong_epoch")) &&
+	       is_of_older_epoch(observer, in);
+}
+
+/* When an epoch began, by its name (design §4); 0 for one that is no epoch. */
+static int64_t epoch_start_ms(const char *epoch)
+{
+	uint8_t bytes[8];
+	int64_t seconds = 0;
+
+	if (!hex_decode(slice_of(epoch), bytes, sizeof(bytes)))
+		return 0;
+	for (size_t i = 0; i < 4; i++)
+		seconds = seconds << 8 | bytes[i];
+	return seconds * 1000;
+}
+
+/* One harness stops before the next of its key begins. What an older one says live, well
+ * after that, comes from another machine. */
+static void look_for_twin(struct observer *observer, const struct ingest_frame *in,
+			  int64_t now)
+{
+	const char *newest = model_agent(observer->model, in->agent).epoch;
+	struct buf npub = {.max = 80};
+
+	if (in->frame->replayed || !is_of_older_epoch(observer, in) ||
+	    in->created_ms < epoch_start_ms(newest) + TWIN_AFTER_MS ||
+	    now - observer->twin_ms < TWIN_EVERY_MS)
+		return;
+	observer->twin_ms = now;
+	(void)nip19_encode(NIP19_NPUB, in->agent, &npub);
+	log_warn("ingest",
+		 "%s runs twice with one key, perhaps on two machines: only the newer is "
+		 "live; stop one, or give it an invitation of its own",
+		 buf_text(&npub));
+	buf_finish(&npub);
+}
 
 static void on_frame(void *ctx, const struct ingest_frame *in)
 {
@@ -75,6 +134,7 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 	 */
 	model_heard(observer->model, in->agent,
 		    observer->caught_up || in->created_ms > now ? now : in->created_ms);
+	look_for_twin(observer, in, now);
 	for (size_t i = 0; i < frame->event_count; i++) {
 		const struct model_event event = {
 			.agent = in->agent,
@@ -84,7 +144,8 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 			.live = in->live,
 		};
 
-		if (in->live || !json_is(event.event->kind, SLICE("feed_state")))
+		if ((in->live || !json_is(event.event->kind, SLICE("feed_state"))) &&
+		    !is_strangers_answer(observer, in, event.event))
 			controls_on_event(observer->controls, in->agent, event.event,
 					  now);
 		taken = model_apply(observer->model, &event) || taken;

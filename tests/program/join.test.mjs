@@ -3,14 +3,15 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { after, before, test } from "node:test";
 import { bech32 } from "@scure/base";
 import { utf8ToBytes } from "@noble/hashes/utils.js";
 import { scriptedAgent } from "./support/harness.mjs";
 import { attest, hexToBytes, makeKey } from "./support/keys.mjs";
-import { run, startObserver } from "./support/observer.mjs";
+import { makeHome, run, startObserver } from "./support/observer.mjs";
 import { perchBin, startRelay } from "./support/perch.mjs";
+import { until } from "./support/up.mjs";
 
 const newHome = () => mkdtempSync(join(tmpdir(), "perch-join-"));
 const homes = [];
@@ -18,8 +19,7 @@ let relay, observer, home;
 
 before(async () => {
 	relay = await startRelay();
-	home = newHome();
-	homes.push(home);
+	home = makeHome();
 	observer = await startObserver(relay.url, home);
 	await observer.connected();
 });
@@ -27,6 +27,7 @@ before(async () => {
 after(async () => {
 	await observer.end();
 	await relay.stop();
+	home.remove();
 	homes.forEach((it) => rmSync(it, { recursive: true, force: true }));
 });
 
@@ -105,7 +106,7 @@ test("the owner's machine keeps no secret of it", async () => {
 	await secrets.stop();
 	const walk = (folder) => readdirSync(folder, { withFileTypes: true }).flatMap((it) =>
 		it.isDirectory() ? walk(join(folder, it.name)) : it.isFile() ? [join(folder, it.name)] : []);
-	for (const path of walk(home)) {
+	for (const path of walk(home.dir)) {
 		const bytes = readFileSync(path);
 		assert.ok(!bytes.includes(key) && !bytes.includes(Buffer.from(key, "hex")) && !bytes.includes(line), path);
 	}
@@ -191,17 +192,27 @@ test("a file with the invitation has to be private", async () => {
 	await joined.stop();
 });
 
-test("used on two machines at once the same key has two epochs, and the older one is told apart", async () => {
+test("used on two machines at once, the newer is live, answers, and the owner is told", async () => {
 	const { line } = await invite("both");
-	const first = new Joined(["--invite", "-"], { input: line });
+	const first = new Joined(["--invite", "-", "--control", "full"], { input: line });
 	assert.ok(await first.ready, first.stderr);
 	const before = await online("both");
-	const second = new Joined(["--invite", "-"], { input: line });
+	const second = new Joined(["--invite", "-", "--control", "full"], { input: line });
 	assert.ok(await second.ready, second.stderr);
 	const page = await observer.page();
 	await page.until((message) => message.agents?.find((it) => it.id === before.id && it.epoch > before.epoch));
+	const lane = await page.until((message) =>
+		message.lanes?.find((it) => it.agent === before.id && it.channelName === basename(second.home)), "its lane");
+	const { requestId } = (await observer.post({ type: "prompt", agent: before.id, channel: lane.channel, text: "say hello" })).json();
+	const answer = await page.until((message) =>
+		message.controls?.find((it) => it.requestId === requestId && it.state === "answered"), "its answer");
+	assert.match(answer.status, /^(started|queued)$/);
+	await until(async () => {
+		await observer.post({ type: "release_queue", agent: before.id, channel: lane.channel });
+		return /runs twice with one key/.test(observer.stderr());
+	}, "the warning");
 	page.close();
 	await first.stop();
 	await second.stop();
-	assert.equal((await observer.get("/api/fleet")).json().agents.filter((it) => it.name === "both").length, 1);
+	assert.deepEqual((await observer.get("/api/fleet")).json().agents.filter((it) => it.name === "both").map((it) => it.id), [before.id]);
 });
