@@ -265,8 +265,8 @@ START_TEST(the_longest_is_read_and_one_more_is_not)
 	char url[INVITE_RELAY_MAX + 1];
 	struct invite got;
 
-	memset(url, 'x', sizeof(url));
-	memcpy(url, "ws://", 5);
+	for (size_t i = 0; i < sizeof(url); i++)
+		url[i] = i < 5 ? "ws://"[i] : 'x';
 	invite.relay = (struct slice){url, INVITE_RELAY_MAX};
 	encode();
 	ck_assert_msg(parse(buf_slice(&text), &got), "%s", err.text);

@@ -92,8 +92,7 @@ START_TEST(the_security_byte_is_authenticated)
 END_TEST
 
 static const struct {
-	uint8_t version, log_n;
-	size_t len;
+	unsigned version, log_n, len;
 	enum err_code code;
 	const char *words;
 } heads[] = {
@@ -108,7 +107,8 @@ static const struct {
 
 START_TEST(a_wrong_head_is_refused_before_any_work)
 {
-	uint8_t bytes[92] = {heads[_i].version, heads[_i].log_n}, got[KEY_BYTES];
+	uint8_t bytes[92] = {(uint8_t)heads[_i].version, (uint8_t)heads[_i].log_n};
+	uint8_t got[KEY_BYTES];
 
 	encode(bytes, heads[_i].len);
 	ck_assert(!nip49_decrypt(buf_slice(&text), SLICE("x"), got, &err));

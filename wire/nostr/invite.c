@@ -1,5 +1,6 @@
 #include "wire/nostr/invite.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include <sodium.h>
@@ -225,6 +226,7 @@ static bool read_bytes(struct crypto *crypto, struct buf *scratch, size_t from,
 	out->relay = parts.value[PART_RELAY];
 	out->name = parts.value[PART_NAME];
 	out->auth_tag = slice_sub(buf_slice(scratch), end, scratch->len);
+	assert(parts.value[PART_SECRET].ptr != NULL); /* check_parts() */
 	memcpy(out->secret, parts.value[PART_SECRET].ptr, KEY_BYTES);
 	ok = keypair_create(crypto, out->secret, &keypair, err) &&
 	     nipoa_parse(crypto, out->auth_tag, keypair_public(keypair), out->owner,
