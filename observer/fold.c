@@ -308,6 +308,7 @@ static void on_agent_exited(struct step *step)
 	const int64_t signal = acp_get_int(payload, "signal", -1);
 	const struct slice named = acp_get_string(payload, "signal"); /* Buzz */
 	const struct slice reason = acp_get_string(payload, "reason");
+	const struct slice error = acp_get_string(payload, "error");
 	const bool quiet = json_is(reason, SLICE("stopped")) ||
 			   (json_is(reason, SLICE("exit")) && code == 0);
 	const char *who = acp_is_true(acp_get(payload, "command")) ? "Command" : "Agent";
@@ -326,7 +327,7 @@ static void on_agent_exited(struct step *step)
 	else
 		(void)snprintf(text, sizeof(text), "%s ended", who);
 	row = lifecycle(step, quiet ? "info" : "error", text);
-	body_raw(row, "detail", reason);
+	body_raw(row, "detail", error.ptr && !quiet ? error : reason);
 	body_raw(row, "stderr", acp_get_string(payload, "stderrTail"));
 	set_slot(step, "exited", -1);
 	set_crash(step, text, !quiet);

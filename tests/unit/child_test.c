@@ -1,5 +1,8 @@
 #include "agent/child.h"
 
+#include <sys/wait.h>
+#include <malloc.h>
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -456,6 +459,48 @@ START_TEST(our_own_variables_are_never_passed_on)
 }
 END_TEST
 
+static size_t open_descriptors(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	size_t count = 0;
+
+	while (readdir(folder))
+		count++;
+	(void)closedir(folder);
+	return count;
+}
+
+/* More by PERCH_TEST_CYCLES, for a person who has the time. */
+START_TEST(starting_and_stopping_again_and_again_leaks_nothing)
+{
+	const char *wanted = getenv("PERCH_TEST_CYCLES");
+	const int cycles = wanted ? atoi(wanted) : 50;
+	size_t descriptors = 0, bytes = 0;
+
+	for (int i = 0; i < cycles; i++) {
+		buf_clear(&out);
+		/* It leaves a helper behind, which ignores what it can. */
+		run("(trap '' TERM HUP; exec sleep 1000) >/dev/null 2>&1 & echo up; "
+		    "read x; exit 0");
+		quit_on_line = true;
+		loop_run(loop);
+		quit_on_line = false;
+		child_stop(child);
+		loop_run(loop);
+		ck_assert_ptr_null(child);
+		ck_assert_int_eq(how.code, 0);
+		ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+		ck_assert_int_eq(errno, ECHILD);
+		if (i == 4) { /* by then all that is kept for ever is there */
+			descriptors = open_descriptors();
+			bytes = mallinfo2().uordblks;
+		}
+	}
+	ck_assert_uint_eq(open_descriptors(), descriptors);
+	ck_assert_uint_le(mallinfo2().uordblks, bytes + 4096);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("child");
@@ -482,6 +527,7 @@ int main(void)
 	tcase_add_test(tcase, one_that_heeds_the_end_of_its_stdin_is_not_killed);
 	tcase_add_test(tcase, a_stop_and_a_continue_are_told);
 	tcase_add_test(tcase, a_destroyed_one_is_dead);
+	tcase_add_test(tcase, starting_and_stopping_again_and_again_leaks_nothing);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("environment");
 	tcase_add_test(tcase, only_named_variables_reach_an_agent);
