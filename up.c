@@ -31,6 +31,8 @@
 #define UP_SAY_AFTER_MS 2000
 #define UP_AGENT_WAIT_MS 20000
 #define UP_START_WAIT_MS 15000
+/* A part that ends closes its ready descriptor first: so long its exit is waited for. */
+#define UP_END_WAIT_MS 500
 /* A harness closes its agent within 5 s and drains for 3 s (design §5, §6). */
 #define UP_STOP_WAIT_MS 12000
 #define UP_RESTART_MS 500
@@ -328,26 +330,30 @@ static void turn(struct up *up, int timeout_ms)
 }
 
 /* Waits until a part is ready; says so when that takes long. False if it exits, if it
- * closes its ready descriptor without a word (its agent failed), if we are to stop, or
- * after @wait_ms. */
+ * closes its ready descriptor without a word and lives on (its agent failed, and is tried
+ * again), if we are to stop, or after @wait_ms. */
 static bool part_wait(struct up *up, enum part part, int64_t wait_ms)
 {
 	struct part_state *state = &up->parts[part];
-	int64_t start = now_ms();
-	bool said = false;
+	int64_t start = now_ms(), end = start + wait_ms;
+	bool said = false, closed = false;
 
-	while (!state->ready && state->pid != 0 && state->ready_fd >= 0 &&
-	       !up->stopping) {
-		int64_t waited = now_ms() - start;
+	while (!state->ready && state->pid != 0 && !up->stopping) {
+		int64_t now = now_ms();
 
-		if (waited >= wait_ms)
+		if (state->ready_fd < 0 && !closed) {
+			closed = true;
+			end = now + UP_END_WAIT_MS;
+		}
+		if (now >= end)
 			return false;
-		if (waited >= UP_SAY_AFTER_MS && !said) {
+		if (now - start >= UP_SAY_AFTER_MS && !said) {
 			said = true;
 			(void)fprintf(stderr, "perch: waiting for the %s to start…\n",
 				      part_names[part]);
 		}
-		turn(up, (int)(said ? wait_ms - waited : UP_SAY_AFTER_MS - waited));
+		turn(up,
+		     (int)(said || closed ? end - now : start + UP_SAY_AFTER_MS - now));
 	}
 	return state->ready;
 }

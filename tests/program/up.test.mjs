@@ -145,6 +145,7 @@ test("an agent that ends before it spoke is asked whether it speaks ACP", async 
 	try {
 		await until(() => /exited \(status 0\) before it answered initialize \(does it speak ACP\?\)/.test(up.stderr),
 			"the reason");
+		await until(() => up.stdout.startsWith("perch: ready ") && /^perch: the agent failed to start/m.test(up.stderr), "the page without it");
 	} finally {
 		await up.stop();
 	}
