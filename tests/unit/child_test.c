@@ -474,10 +474,10 @@ static size_t open_descriptors(void)
 START_TEST(starting_and_stopping_again_and_again_leaks_nothing)
 {
 	const char *wanted = getenv("PERCH_TEST_CYCLES");
-	const int cycles = wanted ? atoi(wanted) : 50;
+	const long cycles = wanted ? strtol(wanted, NULL, 10) : 50;
 	size_t descriptors = 0, bytes = 0;
 
-	for (int i = 0; i < cycles; i++) {
+	for (long i = 0; i < cycles; i++) {
 		buf_clear(&out);
 		/* It leaves a helper behind, which ignores what it can. */
 		run("(trap '' TERM HUP; exec sleep 1000) >/dev/null 2>&1 & echo up; "
