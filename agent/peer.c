@@ -64,21 +64,32 @@ static void take_capabilities(struct peer *peer, struct slice result)
 	(void)buf_append(&peer->auth_methods, lookup(result, SLICE("authMethods")));
 }
 
+/* Starts what waits in a channel that was given to an agent that may be ready. */
+static void go_on(struct turns *turns, struct channel *channel)
+{
+	/* The default channel's session is opened at once, so that modes and models are
+	 * known, and those that an earlier process had. */
+	if (channel == &turns->channels[0] || channel->previous.len > 0)
+		session_want(turns, channel);
+	turn_pump(turns, channel);
+}
+
 void peer_ready(struct peer *peer, struct slice result)
 {
 	struct turns *turns = peer->turns;
-	struct channel *channel;
-	size_t i = 0;
 
 	take_capabilities(peer, result);
 	peer->ready = true;
 	peer->down = false;
-	while ((channel = next_channel(peer, &i))) {
-		/* The default channel's at once, so that modes and models are known, and
-		 * those that an earlier process had. */
-		if (channel == &turns->channels[0] || channel->previous.len > 0)
-			session_want(turns, channel);
-		turn_pump(turns, channel);
+	for (size_t i = 0; i < turns->channel_count; i++) {
+		struct channel *channel = &turns->channels[i];
+		/* It had nowhere to go when all were down. */
+		bool stranded = turns_peer_of(turns, channel)->down;
+
+		if (stranded)
+			turns_place(turns, channel);
+		if (stranded || channel->slot == peer->slot)
+			go_on(turns, channel);
 	}
 }
 
@@ -128,9 +139,7 @@ void peer_down(struct peer *peer)
 		turns_place(turns, channel);
 		if (channel->slot == peer->slot)
 			return; /* none is better off */
-		if (channel->previous.len > 0 && turns_peer_of(turns, channel)->ready)
-			session_want(turns, channel);
-		turn_pump(turns, channel);
+		go_on(turns, channel);
 	}
 }
 

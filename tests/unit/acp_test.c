@@ -177,6 +177,30 @@ START_TEST(a_request_without_answer_fails_in_time)
 	ck_assert_int_eq(last.failure, ACP_TIMED_OUT);
 	receive("{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n");
 	ck_assert_uint_eq(answers, 1);
+	assert_slice_eq(buf_slice(&written),
+			"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"m\",\"params\":{}}\n"
+			"{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":"
+			"{\"requestId\":0}}\n");
+}
+END_TEST
+
+static const struct {
+	const char *line;
+	unsigned notifications;
+} titled[] = {
+	{"\x1b]0;t\a{\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n", 1},
+	{"\x1b]0;t\x1b\\{\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n", 1},
+	{"\x1b[1;31m\x1b[0m{\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n", 1},
+	{"\x1b]0;never ends {\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n", 0},
+	{"\x1bX{\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n", 0},
+	{"log {\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n", 0},
+	{"\x1b]\n\x1b[\n\x1b\n", 0},
+};
+
+START_TEST(a_message_behind_terminal_sequences_counts_and_no_other)
+{
+	receive(titled[_i].line);
+	ck_assert_uint_eq(notifications, titled[_i].notifications);
 }
 END_TEST
 
@@ -319,6 +343,9 @@ int main(void)
 	tcase_add_test(tcase, a_request_keeps_its_raw_id);
 	tcase_add_test(tcase, the_last_line_needs_no_lf);
 	tcase_add_test(tcase, an_answer_is_mirrored_only_once_it_was_written);
+	tcase_add_loop_test(tcase,
+			    a_message_behind_terminal_sequences_counts_and_no_other, 0,
+			    sizeof(titled) / sizeof(*titled));
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);
 }
