@@ -148,6 +148,10 @@ static bool starts_secret(const char *at, const char *end)
 
 	if (*at != '"')
 		return false;
+	/* Most that begin with one of the letters go on with another. */
+	if (end - at > 2 && at[1] != '\\' && at[2] != '\\' &&
+	    at[2] != (at[1] == 'e' ? 'n' : 'c'))
+		return false;
 	while (close < end && *close != '"' && (size_t)(close - start) < SECRET_KEY_MAX)
 		close += *close == '\\' ? 2 : 1;
 	if (close >= end || *close != '"')

@@ -31,9 +31,19 @@ static_assert(
 	       "\"turnId\":null,\"payload\":{}}") > PACK_EVENT_MIN,
 	"no event is shorter than PACK_EVENT_MIN");
 
+/* The part of a header behind the stamp, which lines that follow each other share, and
+ * what it was made of. */
+struct tail {
+	struct feed_context context; /* channel, session and turn point to our copies */
+	struct uuid channel;
+	struct buf kind, session, turn;
+	struct buf text; /* empty: none yet */
+};
+
 struct feed {
 	struct queue *queue;
 	uint64_t seq;
+	struct tail tail;
 	/* Scratch, kept from event to event. */
 	struct buf session, turn; /* escaped */
 	struct buf header, extra;
@@ -46,6 +56,10 @@ struct feed *feed_create(struct queue *queue)
 	struct feed *feed = mem_alloc(sizeof(*feed));
 
 	feed->queue = queue;
+	buf_init(&feed->tail.kind, HEADER_MAX);
+	buf_init(&feed->tail.session, COPY_MAX);
+	buf_init(&feed->tail.turn, COPY_MAX);
+	buf_init(&feed->tail.text, HEADER_MAX);
 	buf_init(&feed->session, COPY_MAX);
 	buf_init(&feed->turn, COPY_MAX);
 	buf_init(&feed->header, HEADER_MAX);
@@ -61,6 +75,10 @@ void feed_destroy(struct feed *feed)
 {
 	if (!feed)
 		return;
+	buf_wipe(&feed->tail.kind);
+	buf_wipe(&feed->tail.session);
+	buf_wipe(&feed->tail.turn);
+	buf_wipe(&feed->tail.text);
 	buf_wipe(&feed->session);
 	buf_wipe(&feed->turn);
 	buf_wipe(&feed->header);
@@ -93,29 +111,93 @@ static struct slice escape_id(struct buf *scratch, struct slice id)
 	return scratch->len ? buf_slice(scratch) : SLICE("");
 }
 
+/* Null and the empty id are two. */
+static bool same_id(struct slice a, struct slice b)
+{
+	return !a.ptr == !b.ptr && slice_eq(a, b);
+}
+
+static bool is_tail_of(const struct tail *tail, const struct feed_context *context,
+		       struct slice kind)
+{
+	const struct feed_context *of = &tail->context;
+
+	return tail->text.len && of->slot == context->slot &&
+	       of->turn_started_ms == context->turn_started_ms &&
+	       !of->channel == !context->channel &&
+	       (!of->channel ||
+		memcmp(of->channel->text, context->channel->text, UUID_LEN) == 0) &&
+	       same_id(of->session, context->session) &&
+	       same_id(of->turn, context->turn) && slice_eq(buf_slice(&tail->kind), kind);
+}
+
+static struct slice copy_id(struct buf *copy, struct slice id)
+{
+	if (!id.ptr)
+		return SLICE_EMPTY;
+	buf_clear(copy);
+	(void)buf_append(copy, id);
+	return id.len ? buf_slice(copy) : SLICE("");
+}
+
+/* Remembers what follows the stamp in the header that was just written. */
+static void keep_tail(struct feed *feed, const struct feed_context *context,
+		      struct slice kind, size_t stamp_bytes)
+{
+	struct tail *tail = &feed->tail;
+
+	tail->context = *context;
+	if (context->channel) {
+		tail->channel = *context->channel;
+		tail->context.channel = &tail->channel;
+	}
+	tail->context.session = copy_id(&tail->session, context->session);
+	tail->context.turn = copy_id(&tail->turn, context->turn);
+	(void)copy_id(&tail->kind, kind);
+	buf_clear(&tail->text);
+	(void)buf_append(&tail->text, slice_sub(buf_slice(&feed->header), stamp_bytes,
+						feed->header.len));
+}
+
+static void write_tail(struct feed *feed, struct observer_event *event,
+		       const struct feed_context *context)
+{
+	char started[CLOCK_RFC3339_LEN + 1];
+
+	event->agent_index = context->slot;
+	event->session_id = escape_id(&feed->session, context->session);
+	event->turn_id = escape_id(&feed->turn, context->turn);
+	if (context->channel)
+		event->channel_id = uuid_slice(context->channel);
+	if (context->turn_started_ms) {
+		clock_format(context->turn_started_ms, started);
+		event->started_at = (struct slice){started, CLOCK_RFC3339_LEN};
+	}
+	(void)observer_event_write_tail(&feed->header, event);
+}
+
 static void write_header(struct feed *feed, uint64_t seq, struct feed_time now,
 			 const struct feed_context *context, struct slice kind)
 {
-	char timestamp[CLOCK_RFC3339_LEN + 1], started[CLOCK_RFC3339_LEN + 1];
+	char timestamp[CLOCK_RFC3339_LEN + 1];
 	struct observer_event event = {
 		.seq = seq,
 		.monotonic_ms = now.monotonic_ms,
 		.timestamp = {timestamp, CLOCK_RFC3339_LEN},
 		.kind = kind,
-		.agent_index = context->slot,
-		.session_id = escape_id(&feed->session, context->session),
-		.turn_id = escape_id(&feed->turn, context->turn),
 	};
+	size_t stamp_bytes;
 
 	clock_format(now.unix_ms, timestamp);
-	if (context->channel)
-		event.channel_id = uuid_slice(context->channel);
-	if (context->turn_started_ms) {
-		clock_format(context->turn_started_ms, started);
-		event.started_at = (struct slice){started, CLOCK_RFC3339_LEN};
-	}
 	buf_clear(&feed->header);
-	(void)observer_event_write_header(&feed->header, &event);
+	(void)observer_event_write_stamp(&feed->header, &event);
+	stamp_bytes = feed->header.len;
+	if (is_tail_of(&feed->tail, context, kind)) {
+		(void)buf_append(&feed->header, buf_slice(&feed->tail.text));
+	} else {
+		write_tail(feed, &event, context);
+		keep_tail(feed, context, kind, stamp_bytes);
+	}
 	assert(buf_ok(&feed->header));
 }
 

@@ -2,16 +2,11 @@
 
 #include <assert.h>
 #include <stdalign.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "wire/base/mem.h"
 
 /* Blocks double from a size that a quiet channel can afford to one that holds a frame. */
 #define BLOCK_FIRST_BYTES 1024
 #define BLOCK_LAST_BYTES (64 * 1024)
-/* What malloc keeps for itself beside each block. Source: glibc, "chunk" overhead. */
-#define MALLOC_BYTES 16
 
 /* How far ahead a walk has memory fetched: a few records. Measured: probes/drain. */
 #define AHEAD_BYTES 1024
@@ -19,7 +14,7 @@
 
 struct block {
 	struct block *next;
-	uint32_t size;     /* of data */
+	uint32_t bytes;    /* with this head */
 	uint32_t at, used; /* the records are data[at, used) */
 	alignas(struct record) char data[];
 };
@@ -33,17 +28,12 @@ static uint32_t stride(size_t len)
 	return (uint32_t)bytes;
 }
 
-static size_t cost(const struct block *block)
+void fifo_init(struct fifo *fifo, struct fifo_blocks *blocks)
 {
-	return sizeof(*block) + block->size + MALLOC_BYTES;
+	*fifo = (struct fifo){.blocks = blocks, .next_bytes = BLOCK_FIRST_BYTES};
 }
 
-void fifo_init(struct fifo *fifo, size_t *memory)
-{
-	*fifo = (struct fifo){.memory = memory, .next_bytes = BLOCK_FIRST_BYTES};
-}
-
-/* Takes the first block, or the one behind @before, out and frees it. */
+/* Takes the first block, or the one behind @before, out. */
 static void drop_block(struct fifo *fifo, struct block *before)
 {
 	struct block **link = before ? &before->next : &fifo->first;
@@ -52,8 +42,8 @@ static void drop_block(struct fifo *fifo, struct block *before)
 	*link = block->next;
 	if (fifo->last == block)
 		fifo->last = before;
-	*fifo->memory -= cost(block);
-	free(block);
+	fifo->blocks->used_bytes -= block->bytes;
+	pool_give(&fifo->blocks->pool, block, block->bytes);
 }
 
 void fifo_finish(struct fifo *fifo)
@@ -62,18 +52,27 @@ void fifo_finish(struct fifo *fifo)
 		drop_block(fifo, NULL);
 }
 
-static struct block *add_block(struct fifo *fifo, uint32_t at_least)
+/* Bytes of records that can follow those in the block. */
+static size_t room(const struct block *block)
 {
-	const uint32_t size = at_least > fifo->next_bytes ? at_least : fifo->next_bytes;
-	struct block *block = mem_grow(NULL, 1, sizeof(*block) + size);
+	return block->bytes - sizeof(*block) - block->used;
+}
 
-	*block = (struct block){.size = size};
+static struct block *add_block(struct fifo *fifo, uint32_t record_bytes)
+{
+	size_t bytes = sizeof(struct block) + record_bytes;
+	struct block *block;
+
+	if (bytes < fifo->next_bytes)
+		bytes = fifo->next_bytes;
+	block = pool_take(&fifo->blocks->pool, &bytes);
+	*block = (struct block){.bytes = (uint32_t)bytes};
+	fifo->blocks->used_bytes += bytes;
 	if (fifo->last)
 		fifo->last->next = block;
 	else
 		fifo->first = block;
 	fifo->last = block;
-	*fifo->memory += cost(block);
 	if (fifo->next_bytes < BLOCK_LAST_BYTES)
 		fifo->next_bytes *= 2;
 	return block;
@@ -90,7 +89,7 @@ struct record *fifo_push(struct fifo *fifo, size_t len)
 	struct block *block = fifo->last;
 	struct record *record;
 
-	if (!block || block->size - block->used < need)
+	if (!block || room(block) < need)
 		block = add_block(fifo, need);
 	record = record_at(block, block->used);
 	block->used += need;
@@ -105,11 +104,11 @@ struct record *fifo_grow_last(struct fifo *fifo, struct record *last, size_t len
 	const uint32_t at = old->used - stride(last->len), need = stride(len);
 
 	assert(record_at(old, at) == last);
-	if (old->size - at >= need) {
+	if (room(old) + old->used - at >= need) {
 		old->used = at + need;
 		return last;
 	}
-	block = add_block(fifo, 2 * need);
+	block = add_block(fifo, need);
 	memcpy(block->data, last, sizeof(*last) + last->len);
 	block->used = need;
 	old->used = at;
@@ -150,17 +149,18 @@ struct record *fifo_record(const struct fifo_cursor *cursor)
 
 void fifo_step(struct fifo_cursor *cursor)
 {
-	uint32_t bytes;
+	struct block *block = cursor->block;
+	const char *ahead = block->data + cursor->at + AHEAD_BYTES;
+	const uint32_t bytes = stride(fifo_record(cursor)->len);
+	const char *end = ahead + (bytes < AHEAD_BYTES ? bytes : AHEAD_BYTES);
 
-	assert(cursor->block);
-	bytes = stride(fifo_record(cursor)->len);
-	cursor->at += bytes;
 	/* Where the next record begins is known only from this one, which no processor
 	 * foresees: have what lies ahead fetched meanwhile. */
-	for (uint32_t i = 0; i < bytes && i < AHEAD_BYTES; i += CACHE_LINE_BYTES)
-		__builtin_prefetch(cursor->block->data + cursor->at + AHEAD_BYTES + i);
-	if (cursor->at == cursor->block->used) {
-		cursor->block = cursor->block->next;
+	for (; ahead < end; ahead += CACHE_LINE_BYTES)
+		__builtin_prefetch(ahead);
+	cursor->at += bytes;
+	if (cursor->at == block->used) {
+		cursor->block = block->next;
 		cursor->at = cursor->block ? cursor->block->at : 0;
 	}
 }

@@ -6,9 +6,11 @@
 #include <stdint.h>
 
 #include "agent/pack.h"
+#include "wire/base/pool.h"
 
 /* Storage of the queue: events one behind the other in blocks, so that neither taking one
- * in nor letting one go allocates, and the memory they hold is known to the byte. */
+ * in nor letting one go allocates, and the memory they hold is known. Blocks that are let
+ * go are kept in a pool for those to come: draining frees nothing. */
 
 struct queue_channel;
 
@@ -29,13 +31,19 @@ struct record {
 	char text[];
 };
 
-struct fifo {
-	struct block *first, *last;
-	size_t *memory; /* counts what all blocks hold */
-	uint32_t next_bytes;
+/* Where the blocks of some fifos come from. */
+struct fifo_blocks {
+	struct pool pool;
+	size_t used_bytes; /* what the blocks of all those fifos hold */
 };
 
-void fifo_init(struct fifo *fifo, size_t *memory);
+struct fifo {
+	struct block *first, *last;
+	struct fifo_blocks *blocks;
+	size_t next_bytes; /* of the block that is taken next */
+};
+
+void fifo_init(struct fifo *fifo, struct fifo_blocks *blocks); /* borrowed */
 void fifo_finish(struct fifo *fifo);
 /* A new last record with room for @len bytes of text; only len is set. */
 struct record *fifo_push(struct fifo *fifo, size_t len);

@@ -15,9 +15,10 @@ struct gate_order {
 	size_t len;
 };
 
-/* An answer that is remembered; len 0: not known yet. */
+/* An answer that is remembered; len 0: not known yet, or no longer. */
 struct remembered {
 	size_t len;
+	bool forgotten;
 	char text[];
 };
 
@@ -75,12 +76,33 @@ struct slice gate_key(const struct control *control, const uint8_t event_id[32])
 static void forget_oldest(struct gate *gate)
 {
 	struct gate_order *oldest = &gate->order[gate->order_at];
+	struct remembered *entry =
+		map_take(&gate->answers, (struct slice){oldest->key, oldest->len});
 
-	free(map_take(&gate->answers, (struct slice){oldest->key, oldest->len}));
+	gate->answer_bytes -= entry->len;
+	free(entry);
 	free(oldest->key);
 	*oldest = (struct gate_order){0};
 	gate->order_at = (gate->order_at + 1) % CONTROL_REMEMBERED;
 	gate->order_count--;
+	if (gate->forgotten)
+		gate->forgotten--;
+}
+
+/* Of the oldest only the keys stay, until the answers are within their bound. */
+static void forget_answers(struct gate *gate)
+{
+	while (gate->answer_bytes > CONTROL_ANSWERS_MAX) {
+		const size_t at = gate->order_at + gate->forgotten++;
+		const struct gate_order *order = &gate->order[at % CONTROL_REMEMBERED];
+		struct remembered *entry = mem_alloc(sizeof(*entry)), *before;
+
+		entry->forgotten = true;
+		before = map_put(&gate->answers, (struct slice){order->key, order->len},
+				 entry);
+		gate->answer_bytes -= before->len;
+		free(before);
+	}
 }
 
 /* Replaces what is known under @key by @payload (empty: in progress). */
@@ -93,20 +115,27 @@ static void remember(struct gate *gate, struct slice key, struct slice payload)
 	entry->len = payload.len;
 	if (payload.len)
 		memcpy(entry->text, payload.ptr, payload.len);
+	gate->answer_bytes += payload.len;
 	before = map_put(&gate->answers, key, entry);
 	if (before) {
+		gate->answer_bytes -= before->len;
 		free(before);
+		forget_answers(gate);
 		return;
 	}
 	if (gate->order_count == CONTROL_REMEMBERED)
 		forget_oldest(gate);
 	at = (gate->order_at + gate->order_count++) % CONTROL_REMEMBERED;
 	gate->order[at] = (struct gate_order){mem_dup(key), key.len};
+	forget_answers(gate);
 }
 
 void gate_answered(struct gate *gate, struct slice key, struct slice payload)
 {
-	remember(gate, key, payload);
+	const struct remembered *known = map_get(&gate->answers, key);
+
+	if (!known || !known->forgotten)
+		remember(gate, key, payload);
 }
 
 static enum control_level level_of(enum control_type type)
@@ -177,6 +206,10 @@ enum gate_verdict gate_check(struct gate *gate, const struct gate_control *in,
 	if (reads) /* reading twice harms nobody */
 		return GATE_RUN;
 	known = map_get(&gate->answers, key);
+	if (known && known->forgotten) {
+		*status_out = "expired";
+		return GATE_ANSWER;
+	}
 	if (known && known->len == 0)
 		return GATE_DROP;
 	if (known) {

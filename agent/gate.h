@@ -29,7 +29,9 @@ struct gate {
 	struct map answers;       /* request id or event id → struct remembered */
 	struct gate_order *order; /* ring of their keys, oldest first */
 	size_t order_at, order_count;
-	int64_t second; /* the Unix second that is being counted */
+	size_t answer_bytes; /* of all answers, at most CONTROL_ANSWERS_MAX */
+	size_t forgotten;    /* of the oldest ones in order */
+	int64_t second;      /* the Unix second that is being counted */
 	unsigned in_second;
 };
 
@@ -60,7 +62,8 @@ void gate_finish(struct gate *gate);
 enum gate_verdict gate_check(struct gate *gate, const struct gate_control *in,
 			     const char **status_out, struct slice *again_out);
 /* Remembers the answer (the control_result's payload) to a control: by its request id
- * when it has one, else by its event id. */
+ * when it has one, else by its event id. A repeat of one whose answer had to make room
+ * for CONTROL_ANSWERS_MAX bytes of newer ones is not run either: it is `expired`. */
 void gate_answered(struct gate *gate, struct slice key, struct slice payload);
 /* The key of a control for gate_answered(); lives as long as the control and its event
  * id. */

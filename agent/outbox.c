@@ -5,20 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sodium.h>
+
 #include "wire/base/mem.h"
+#include "wire/base/pool.h"
 #include "wire/frame/limits.h"
 #include "wire/frame/observer_event.h"
 
 /* A sealed frame: base64 of the padded plaintext, and id, keys, tags and signature. */
-#define TEXT_MAX (2 * 65536)
+#define TEXT_MAX POOL_MOST_BYTES
+
+/* Kept for frames to come: enough of each size that a feed with a frame or two in flight
+ * allocates nothing. Our choice. */
+#define POOL_MAX (1u << 20)
 
 struct outbox {
 	char epoch[17];
-	struct outbox_frame **frames; /* by number, from first on */
+	struct outbox_frame **frames; /* by number, from first on; NULL: gone */
 	size_t count, capacity;
-	uint64_t first;   /* number of frames[0] */
-	size_t in_flight; /* UNSENT or SENT */
+	uint64_t first; /* number of frames[0] */
+	/* Those of them that are UNSENT or SENT, in order. */
+	struct outbox_frame *flight[AGENT_IN_FLIGHT_MAX];
+	size_t in_flight;
 	size_t kept_bytes;
+	struct pool pool;
 };
 
 struct outbox *outbox_create(const char epoch[17])
@@ -27,14 +37,58 @@ struct outbox *outbox_create(const char epoch[17])
 
 	memcpy(outbox->epoch, epoch, sizeof(outbox->epoch));
 	outbox->first = 1;
+	outbox->pool.max_bytes = POOL_MAX;
 	return outbox;
 }
 
-static void frame_free(struct outbox_frame *frame)
+/* An empty buffer with room for @bytes. */
+static void take_room(struct pool *pool, struct buf *buf, size_t bytes)
 {
-	buf_wipe(&frame->plaintext);
-	buf_finish(&frame->text);
-	free(frame);
+	buf->ptr = pool_take(pool, &bytes);
+	buf->cap = bytes;
+}
+
+static void give_room(struct pool *pool, struct buf *buf)
+{
+	pool_give(pool, buf->ptr, buf->cap);
+	buf_init(buf, buf->max);
+}
+
+/* Small frames are kept in small blocks, with room for any suffix. */
+static void keep_in_less(struct pool *pool, struct buf *buf)
+{
+	struct buf less = *buf;
+
+	if (buf->len + FRAME_SUFFIX_MAX > buf->cap / 2)
+		return;
+	take_room(pool, &less, buf->len + FRAME_SUFFIX_MAX);
+	memcpy(less.ptr, buf->ptr, buf->len);
+	sodium_memzero(buf->ptr, buf->len);
+	give_room(pool, buf);
+	*buf = less;
+}
+
+static struct outbox_frame *frame_create(struct pool *pool)
+{
+	size_t bytes = sizeof(struct outbox_frame);
+	struct outbox_frame *frame = pool_take(pool, &bytes);
+
+	*frame = (struct outbox_frame){.state = OUTBOX_UNSENT};
+	buf_init(&frame->plaintext, FRAME_PLAINTEXT_MAX);
+	take_room(pool, &frame->plaintext, FRAME_PLAINTEXT_MAX);
+	buf_init(&frame->text, TEXT_MAX);
+	take_room(pool, &frame->text, TEXT_MAX);
+	return frame;
+}
+
+static void frame_destroy(struct pool *pool, struct outbox_frame *frame)
+{
+	if (!frame)
+		return;
+	sodium_memzero(frame->plaintext.ptr, frame->plaintext.cap);
+	give_room(pool, &frame->plaintext);
+	give_room(pool, &frame->text);
+	pool_give(pool, frame, sizeof(*frame));
 }
 
 void outbox_destroy(struct outbox *outbox)
@@ -42,9 +96,52 @@ void outbox_destroy(struct outbox *outbox)
 	if (!outbox)
 		return;
 	for (size_t i = 0; i < outbox->count; i++)
-		frame_free(outbox->frames[i]);
+		frame_destroy(&outbox->pool, outbox->frames[i]);
+	pool_finish(&outbox->pool);
 	free(outbox->frames);
 	free(outbox);
+}
+
+static size_t kept_bytes(const struct outbox_frame *frame)
+{
+	return sizeof(*frame) + frame->plaintext.cap;
+}
+
+/* Of gone frames nothing need be known below the oldest one that is still here. */
+static void drop_front(struct outbox *outbox)
+{
+	size_t gone = 0;
+
+	while (gone < outbox->count && !outbox->frames[gone])
+		gone++;
+	if (!gone)
+		return;
+	outbox->count -= gone;
+	outbox->first += gone;
+	memmove(outbox->frames, outbox->frames + gone,
+		outbox->count * sizeof(struct outbox_frame *));
+}
+
+static void land(struct outbox *outbox, const struct outbox_frame *frame)
+{
+	size_t at = 0;
+
+	while (outbox->flight[at] != frame)
+		at++;
+	outbox->in_flight--;
+	memmove(outbox->flight + at, outbox->flight + at + 1,
+		(outbox->in_flight - at) * sizeof(struct outbox_frame *));
+}
+
+/* The caller calls drop_front(). */
+static void set_gone(struct outbox *outbox, struct outbox_frame *frame)
+{
+	if (frame->state == OUTBOX_KEPT)
+		outbox->kept_bytes -= kept_bytes(frame);
+	else
+		land(outbox, frame);
+	outbox->frames[frame->number - outbox->first] = NULL;
+	frame_destroy(&outbox->pool, frame);
 }
 
 bool outbox_is_full(const struct outbox *outbox)
@@ -57,22 +154,31 @@ size_t outbox_in_flight(const struct outbox *outbox)
 	return outbox->in_flight;
 }
 
+struct outbox_frame *outbox_straggler(const struct outbox *outbox)
+{
+	if (outbox->count < OUTBOX_NUMBERS_MAX || outbox->frames[0]->state == OUTBOX_KEPT)
+		return NULL;
+	return outbox->frames[0];
+}
+
 struct outbox_frame *outbox_add(struct outbox *outbox)
 {
-	struct outbox_frame *frame = mem_alloc(sizeof(*frame));
+	struct outbox_frame *frame;
 
-	assert(!outbox_is_full(outbox));
+	assert(!outbox_is_full(outbox) && !outbox_straggler(outbox));
+	if (outbox->count == OUTBOX_NUMBERS_MAX) {
+		set_gone(outbox, outbox->frames[0]);
+		drop_front(outbox);
+	}
 	if (outbox->count == outbox->capacity) {
 		outbox->capacity = outbox->capacity ? 2 * outbox->capacity : 16;
 		outbox->frames = mem_grow(outbox->frames, outbox->capacity,
 					  sizeof(struct outbox_frame *));
 	}
+	frame = frame_create(&outbox->pool);
 	frame->number = outbox->first + outbox->count;
-	frame->state = OUTBOX_UNSENT;
-	buf_init(&frame->plaintext, FRAME_PLAINTEXT_MAX);
-	buf_init(&frame->text, TEXT_MAX);
 	outbox->frames[outbox->count++] = frame;
-	outbox->in_flight++;
+	outbox->flight[outbox->in_flight++] = frame;
 	return frame;
 }
 
@@ -89,15 +195,10 @@ void outbox_mark(const struct outbox *outbox, struct outbox_frame *frame, bool r
 	assert(buf_ok(plaintext));
 }
 
-static bool in_flight(const struct outbox_frame *frame)
-{
-	return frame->state == OUTBOX_UNSENT || frame->state == OUTBOX_SENT;
-}
-
 struct outbox_frame *outbox_find(const struct outbox *outbox, const uint8_t id[32])
 {
-	for (size_t i = outbox->count; i-- > 0;) {
-		struct outbox_frame *frame = outbox->frames[i];
+	for (size_t i = 0; i < outbox->in_flight; i++) {
+		struct outbox_frame *frame = outbox->flight[i];
 
 		if (frame->state == OUTBOX_SENT && memcmp(frame->id, id, 32) == 0)
 			return frame;
@@ -105,43 +206,13 @@ struct outbox_frame *outbox_find(const struct outbox *outbox, const uint8_t id[3
 	return NULL;
 }
 
-static size_t kept_bytes(const struct outbox_frame *frame)
-{
-	return sizeof(*frame) + frame->plaintext.cap;
-}
-
-static void set_gone(struct outbox *outbox, struct outbox_frame *frame)
-{
-	if (frame->state == OUTBOX_KEPT)
-		outbox->kept_bytes -= kept_bytes(frame);
-	else
-		outbox->in_flight--;
-	frame->state = OUTBOX_GONE;
-	buf_wipe(&frame->plaintext);
-	buf_finish(&frame->text);
-}
-
-/* Of gone frames nothing need be known below the oldest one that is still here. */
-static void drop_front(struct outbox *outbox)
-{
-	size_t gone = 0;
-
-	while (gone < outbox->count && outbox->frames[gone]->state == OUTBOX_GONE)
-		frame_free(outbox->frames[gone++]);
-	if (!gone)
-		return;
-	outbox->count -= gone;
-	outbox->first += gone;
-	memmove(outbox->frames, outbox->frames + gone,
-		outbox->count * sizeof(struct outbox_frame *));
-}
-
 void outbox_accept(struct outbox *outbox, struct outbox_frame *frame, int64_t now_ms)
 {
-	outbox->in_flight--;
+	land(outbox, frame);
 	frame->state = OUTBOX_KEPT;
 	frame->acked_ms = now_ms;
-	buf_finish(&frame->text);
+	give_room(&outbox->pool, &frame->text);
+	keep_in_less(&outbox->pool, &frame->plaintext);
 	outbox->kept_bytes += kept_bytes(frame);
 	outbox_expire(outbox, now_ms);
 }
@@ -154,16 +225,15 @@ void outbox_refuse(struct outbox *outbox, struct outbox_frame *frame)
 
 void outbox_disconnect(struct outbox *outbox)
 {
-	for (size_t i = 0; i < outbox->count; i++)
-		if (outbox->frames[i]->state == OUTBOX_SENT)
-			outbox->frames[i]->state = OUTBOX_UNSENT;
+	for (size_t i = 0; i < outbox->in_flight; i++)
+		outbox->flight[i]->state = OUTBOX_UNSENT;
 }
 
 struct outbox_frame *outbox_unsent(const struct outbox *outbox)
 {
-	for (size_t i = 0; outbox->in_flight && i < outbox->count; i++)
-		if (outbox->frames[i]->state == OUTBOX_UNSENT)
-			return outbox->frames[i];
+	for (size_t i = 0; i < outbox->in_flight; i++)
+		if (outbox->flight[i]->state == OUTBOX_UNSENT)
+			return outbox->flight[i];
 	return NULL;
 }
 
@@ -171,8 +241,8 @@ int64_t outbox_deadline(const struct outbox *outbox)
 {
 	int64_t oldest = -1;
 
-	for (size_t i = 0; outbox->in_flight && i < outbox->count; i++) {
-		const struct outbox_frame *frame = outbox->frames[i];
+	for (size_t i = 0; i < outbox->in_flight; i++) {
+		const struct outbox_frame *frame = outbox->flight[i];
 
 		if (frame->state == OUTBOX_SENT &&
 		    (oldest < 0 || frame->sent_ms < oldest))
@@ -185,10 +255,11 @@ void outbox_expire(struct outbox *outbox, int64_t now_ms)
 {
 	for (size_t i = 0; i < outbox->count; i++) {
 		struct outbox_frame *frame = outbox->frames[i];
-		const bool old = frame->acked_ms + AGENT_KEEP_S * 1000 <= now_ms;
 
-		if (frame->state == OUTBOX_KEPT &&
-		    (old || outbox->kept_bytes > AGENT_KEEP_MAX))
+		if (!frame || frame->state != OUTBOX_KEPT)
+			continue;
+		if (outbox->kept_bytes > AGENT_KEEP_MAX ||
+		    frame->acked_ms + AGENT_KEEP_S * 1000 <= now_ms)
 			set_gone(outbox, frame);
 	}
 	drop_front(outbox);
@@ -196,12 +267,9 @@ void outbox_expire(struct outbox *outbox, int64_t now_ms)
 
 struct outbox_frame *outbox_get(const struct outbox *outbox, uint64_t number)
 {
-	struct outbox_frame *frame;
-
 	if (number < outbox->first || number - outbox->first >= outbox->count)
 		return NULL;
-	frame = outbox->frames[number - outbox->first];
-	return in_flight(frame) || frame->state == OUTBOX_KEPT ? frame : NULL;
+	return outbox->frames[number - outbox->first];
 }
 
 uint64_t outbox_last(const struct outbox *outbox)
@@ -221,8 +289,7 @@ bool outbox_write_gone(const struct outbox *outbox, struct buf *out)
 
 	(void)buf_lit(out, "[");
 	for (size_t i = 0; i <= outbox->count; i++) {
-		const bool gone =
-			i < outbox->count && outbox->frames[i]->state == OUTBOX_GONE;
+		const bool gone = i < outbox->count && !outbox->frames[i];
 		const uint64_t number = outbox->first + i;
 
 		if (gone && !start)

@@ -17,11 +17,14 @@ struct outbox;
 /* "sealed anew once 50 s old": relays differ in what they call stale. */
 #define OUTBOX_SEAL_MS 50000
 
+/* Numbers from the oldest frame that is still here to the newest: more than an hour of
+ * frames. Our choice. */
+#define OUTBOX_NUMBERS_MAX 4096
+
 enum outbox_state {
 	OUTBOX_UNSENT, /* never written, or the connection it was written to is gone */
 	OUTBOX_SENT,   /* waits for its OK */
 	OUTBOX_KEPT,   /* has its OK */
-	OUTBOX_GONE,   /* refused, or no longer kept */
 };
 
 struct outbox_frame {
@@ -42,8 +45,13 @@ void outbox_destroy(struct outbox *outbox);
 /* True when the pacer has to pause: AGENT_IN_FLIGHT_MAX frames wait for their OK. */
 bool outbox_is_full(const struct outbox *outbox);
 size_t outbox_in_flight(const struct outbox *outbox);
-/* A new frame, numbered, UNSENT; the caller packs into its plaintext. */
+/* A new frame, numbered, UNSENT; the caller packs into its plaintext. Frames and their
+ * memory are used again: in a steady flow this allocates nothing. Not while the outbox is
+ * full or has a straggler. */
 struct outbox_frame *outbox_add(struct outbox *outbox);
+/* The frame in flight that OUTBOX_NUMBERS_MAX others have overtaken, so that the relay
+ * will never take it: the caller gives it up. NULL: there is none. */
+struct outbox_frame *outbox_straggler(const struct outbox *outbox);
 /* Writes the suffix behind the packed body, or replaces the one that is there. */
 void outbox_mark(const struct outbox *outbox, struct outbox_frame *frame, bool replayed);
 
@@ -51,7 +59,8 @@ void outbox_mark(const struct outbox *outbox, struct outbox_frame *frame, bool r
 struct outbox_frame *outbox_find(const struct outbox *outbox, const uint8_t id[32]);
 /* Its OK came: it is kept for AGENT_KEEP_S seconds or AGENT_KEEP_MAX bytes. */
 void outbox_accept(struct outbox *outbox, struct outbox_frame *frame, int64_t now_ms);
-/* It is gone for good; its content is the caller's to report. */
+/* It is gone for good, and @frame no longer valid; its content is the caller's to report
+ * before. */
 void outbox_refuse(struct outbox *outbox, struct outbox_frame *frame);
 
 /* The connection is gone: all in flight have to be sent again. */

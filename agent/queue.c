@@ -17,16 +17,22 @@
 /* Channels of which nothing is left but a gap, before two of them are told as one: some
  * 30 KiB. Our choice. */
 #define GAPS_MAX 64
+/* Channels with nothing waiting that are remembered beside as many as have something: so
+ * that draining frees none and a steady flow makes none. Our choice. */
+#define CHANNELS_IDLE_MAX 64
+/* Blocks kept for events to come, once nothing else wants the memory: our choice. */
+#define SPARE_KEPT_BYTES (512u << 10)
 /* A gap's event: a header of numbers and a UUID, and five counters. */
 #define GAP_TEXT_MAX 2048
 
 #define NEVER UINT64_MAX
+#define NOWHERE SIZE_MAX
+/* Children of a place in the heap: they share a cache line. */
+#define HEAP_ARITY 4
 
 struct queue_channel {
 	struct uuid uuid;
-	uint64_t head;  /* arrival of what leaves first */
-	size_t heap_at; /* in the queue's heap */
-	bool in_heap;
+	size_t heap_at; /* in the queue's heap; NOWHERE: nothing waits */
 	/* They leave in this order. Urgent events that eviction spared went from rest,
 	 * where all else is, to spared, so that the gap stands where the last of the
 	 * evicted was. */
@@ -40,20 +46,26 @@ struct queue_channel {
 /* What a channel costs besides its blocks: itself, its entry in map and heap. */
 #define CHANNEL_BYTES \
 	(sizeof(struct queue_channel) + sizeof(struct map_entry) + UUID_LEN + \
-	 4 * sizeof(void *))
+	 sizeof(struct waiting) + 2 * sizeof(void *))
+
+/* A channel where something waits. */
+struct waiting {
+	uint64_t head; /* arrival of what leaves first */
+	struct queue_channel *channel;
+};
 
 struct urgent_list {
 	struct record *first, *last;
 };
 
 struct queue {
-	size_t budget, memory, held;
+	size_t budget, held;
+	struct fifo_blocks blocks;
 	size_t events; /* records */
 	struct queue_ledger ledger;
-	struct map
-		channels; /* uuid → struct queue_channel: those where something waits */
+	struct map channels;          /* uuid → struct queue_channel */
 	struct queue_channel *recent; /* the one found last, or NULL */
-	struct queue_channel **heap;  /* by head */
+	struct waiting *heap;         /* by head */
 	size_t heap_count, heap_capacity;
 	struct fifo channelless;
 	uint64_t barrier;             /* arrival of the newest channel-less event */
@@ -69,10 +81,19 @@ struct queue *queue_create(size_t budget_bytes)
 	struct queue *queue = mem_alloc(sizeof(*queue));
 
 	queue->budget = budget_bytes;
+	queue->blocks.pool.max_bytes = budget_bytes;
 	map_init(&queue->channels);
-	fifo_init(&queue->channelless, &queue->memory);
+	fifo_init(&queue->channelless, &queue->blocks);
 	buf_init(&queue->gap_text, GAP_TEXT_MAX);
+	(void)buf_reserve(&queue->gap_text, GAP_TEXT_MAX);
 	return queue;
+}
+
+static void channel_destroy(struct queue_channel *channel)
+{
+	fifo_finish(&channel->spared);
+	fifo_finish(&channel->rest);
+	free(channel);
 }
 
 void queue_destroy(struct queue *queue)
@@ -81,15 +102,11 @@ void queue_destroy(struct queue *queue)
 
 	if (!queue)
 		return;
-	while ((entry = map_next(&queue->channels, entry))) {
-		struct queue_channel *channel = entry->value;
-
-		fifo_finish(&channel->spared);
-		fifo_finish(&channel->rest);
-		free(channel);
-	}
+	while ((entry = map_next(&queue->channels, entry)))
+		channel_destroy(entry->value);
 	map_finish(&queue->channels);
 	fifo_finish(&queue->channelless);
+	pool_finish(&queue->blocks.pool);
 	buf_finish(&queue->gap_text);
 	free(queue->heap);
 	free(queue);
@@ -97,77 +114,74 @@ void queue_destroy(struct queue *queue)
 
 /* ---- the heap of channels by the arrival of their heads ---- */
 
-static void heap_set(struct queue *queue, size_t at, struct queue_channel *channel)
+static void heap_set(struct queue *queue, size_t at, struct waiting waiting)
 {
-	queue->heap[at] = channel;
-	channel->heap_at = at;
+	queue->heap[at] = waiting;
+	waiting.channel->heap_at = at;
 }
 
-static void heap_up(struct queue *queue, struct queue_channel *channel)
+/* The place from @from on, of up to HEAP_ARITY, with the oldest head; NOWHERE: none. */
+static size_t heap_least(const struct queue *queue, size_t from)
 {
-	size_t at = channel->heap_at;
+	size_t least = from;
 
-	while (at && channel->head < queue->heap[(at - 1) / 2]->head) {
-		heap_set(queue, at, queue->heap[(at - 1) / 2]);
-		at = (at - 1) / 2;
-	}
-	heap_set(queue, at, channel);
+	if (from >= queue->heap_count)
+		return NOWHERE;
+	for (size_t i = 1; i < HEAP_ARITY && from + i < queue->heap_count; i++)
+		if (queue->heap[from + i].head < queue->heap[least].head)
+			least = from + i;
+	return least;
 }
 
-static void heap_down(struct queue *queue, struct queue_channel *channel)
+/* Lets what belongs to the free place @at rise or sink to where it belongs. */
+static void heap_place(struct queue *queue, size_t at, struct waiting waiting)
 {
-	size_t at = channel->heap_at, child;
+	const struct waiting *heap = queue->heap;
+	size_t next;
 
-	while ((child = 2 * at + 1) < queue->heap_count) {
-		if (child + 1 < queue->heap_count &&
-		    queue->heap[child + 1]->head < queue->heap[child]->head)
-			child++;
-		if (channel->head <= queue->heap[child]->head)
-			break;
-		heap_set(queue, at, queue->heap[child]);
-		at = child;
+	while (at && waiting.head < heap[next = (at - 1) / HEAP_ARITY].head) {
+		heap_set(queue, at, heap[next]);
+		at = next;
 	}
-	heap_set(queue, at, channel);
+	while ((next = heap_least(queue, at * HEAP_ARITY + 1)) != NOWHERE &&
+	       heap[next].head < waiting.head) {
+		heap_set(queue, at, heap[next]);
+		at = next;
+	}
+	heap_set(queue, at, waiting);
 }
 
 static void heap_remove(struct queue *queue, struct queue_channel *channel)
 {
-	struct queue_channel *last = queue->heap[--queue->heap_count];
+	const size_t at = channel->heap_at;
+	const struct waiting last = queue->heap[--queue->heap_count];
 
-	channel->in_heap = false;
-	if (last == channel)
-		return;
-	heap_set(queue, channel->heap_at, last);
-	heap_up(queue, last);
-	heap_down(queue, last);
+	channel->heap_at = NOWHERE;
+	if (last.channel != channel)
+		heap_place(queue, at, last);
 }
 
-static void heap_insert(struct queue *queue, struct queue_channel *channel)
+static void heap_insert(struct queue *queue, struct waiting waiting)
 {
 	if (queue->heap_count == queue->heap_capacity) {
 		queue->heap_capacity =
 			queue->heap_capacity ? 2 * queue->heap_capacity : 16;
 		queue->heap = mem_grow(queue->heap, queue->heap_capacity,
-				       sizeof(struct queue_channel *));
+				       sizeof(struct waiting));
 	}
-	channel->in_heap = true;
-	heap_set(queue, queue->heap_count++, channel);
-	heap_up(queue, channel);
+	heap_place(queue, queue->heap_count++, waiting);
 }
 
-/* The channel with the oldest head, other than @except (may be NULL). */
-static struct queue_channel *heap_oldest(const struct queue *queue,
+/* The channel with the oldest head, other than @except (may be NULL), and that head;
+ * NULL: there is none. */
+static const struct waiting *heap_oldest(const struct queue *queue,
 					 const struct queue_channel *except)
 {
-	struct queue_channel *a, *b;
+	size_t at = 0;
 
-	if (!queue->heap_count)
-		return NULL;
-	if (queue->heap[0] != except)
-		return queue->heap[0];
-	a = queue->heap_count > 1 ? queue->heap[1] : NULL;
-	b = queue->heap_count > 2 ? queue->heap[2] : NULL;
-	return b && b->head < a->head ? b : a;
+	if (queue->heap_count && queue->heap[0].channel == except)
+		at = heap_least(queue, 1);
+	return at < queue->heap_count ? &queue->heap[at] : NULL;
 }
 
 /* ---- channels ---- */
@@ -188,6 +202,18 @@ static uint64_t head_of(const struct queue_channel *channel)
 	return channel->gap.seq ? channel->gap.seq : arrival_of(&channel->rest);
 }
 
+static struct queue_channel *channel_create(struct queue *queue, const struct uuid *uuid)
+{
+	struct queue_channel *channel = mem_alloc(sizeof(*channel));
+
+	channel->uuid = *uuid;
+	channel->heap_at = NOWHERE;
+	fifo_init(&channel->spared, &queue->blocks);
+	fifo_init(&channel->rest, &queue->blocks);
+	(void)map_put(&queue->channels, uuid_slice(uuid), channel);
+	return channel;
+}
+
 static struct queue_channel *channel_find(struct queue *queue, const struct uuid *uuid)
 {
 	struct queue_channel *channel = queue->recent;
@@ -195,47 +221,81 @@ static struct queue_channel *channel_find(struct queue *queue, const struct uuid
 	if (channel && memcmp(channel->uuid.text, uuid->text, UUID_LEN) == 0)
 		return channel;
 	channel = map_get(&queue->channels, uuid_slice(uuid));
-	if (!channel) {
-		channel = mem_alloc(sizeof(*channel));
-		channel->uuid = *uuid;
-		fifo_init(&channel->spared, &queue->memory);
-		fifo_init(&channel->rest, &queue->memory);
-		(void)map_put(&queue->channels, uuid_slice(uuid), channel);
-		queue->memory += CHANNEL_BYTES;
-	}
+	if (!channel)
+		channel = channel_create(queue, uuid);
 	queue->recent = channel;
 	return channel;
 }
 
-static void channel_destroy(struct queue *queue, struct queue_channel *channel)
-{
-	if (queue->recent == channel)
-		queue->recent = NULL;
-	(void)map_take(&queue->channels, uuid_slice(&channel->uuid));
-	fifo_finish(&channel->spared);
-	fifo_finish(&channel->rest);
-	free(channel);
-	queue->memory -= CHANNEL_BYTES;
-}
-
-/* After its head may have changed: puts it in its place, or ends it when nothing is left.
- */
+/* After its head may have changed: puts it in its place, or lets it rest when nothing is
+ * left. */
 static void channel_settle(struct queue *queue, struct queue_channel *channel)
 {
-	const uint64_t head = head_of(channel);
+	const struct waiting waiting = {head_of(channel), channel};
+	const size_t at = channel->heap_at;
 
-	if (head == NEVER) {
-		if (channel->in_heap)
-			heap_remove(queue, channel);
-		channel_destroy(queue, channel);
-	} else if (!channel->in_heap) {
-		channel->head = head;
-		heap_insert(queue, channel);
-	} else if (head != channel->head) {
-		channel->head = head;
-		heap_up(queue, channel);
-		heap_down(queue, channel);
+	if (waiting.head != NEVER) {
+		if (at == NOWHERE)
+			heap_insert(queue, waiting);
+		else if (waiting.head != queue->heap[at].head)
+			heap_place(queue, at, waiting);
+		return;
 	}
+	if (at != NOWHERE)
+		heap_remove(queue, channel);
+	/* Its next events begin with small blocks again. */
+	fifo_init(&channel->spared, &queue->blocks);
+	fifo_init(&channel->rest, &queue->blocks);
+}
+
+/* ---- memory ---- */
+
+/* Channels that are remembered and have nothing waiting. */
+static size_t idle_channels(const struct queue *queue)
+{
+	return queue->channels.count - queue->heap_count;
+}
+
+static void forget_idle(struct queue *queue)
+{
+	struct map_entry *entry = NULL;
+
+	queue->recent = NULL;
+	while ((entry = map_next(&queue->channels, entry))) {
+		struct queue_channel *channel = entry->value;
+
+		if (channel->heap_at != NOWHERE)
+			continue;
+		(void)map_take(&queue->channels, uuid_slice(&channel->uuid));
+		channel_destroy(channel);
+	}
+}
+
+/* Gives back some of what is kept for later beyond what is worth keeping. Not when frames
+ * leave: that is to cost nothing. */
+static void tidy(struct queue *queue)
+{
+	if (idle_channels(queue) > CHANNELS_IDLE_MAX + queue->heap_count)
+		forget_idle(queue);
+	if (queue->blocks.pool.spare_bytes > SPARE_KEPT_BYTES)
+		(void)pool_shrink(&queue->blocks.pool);
+}
+
+size_t queue_memory(const struct queue *queue)
+{
+	return queue_bytes(queue) + queue->blocks.pool.spare_bytes +
+	       idle_channels(queue) * CHANNEL_BYTES;
+}
+
+/* Gives back one part of what is kept for later; false: nothing is. */
+static bool drop_kept(struct queue *queue)
+{
+	if (pool_shrink(&queue->blocks.pool))
+		return true;
+	if (!idle_channels(queue))
+		return false;
+	forget_idle(queue);
+	return true;
 }
 
 /* ---- urgent events ---- */
@@ -505,11 +565,12 @@ static struct queue_channel *find_oldest(
 	uint64_t oldest = NEVER;
 
 	for (size_t i = 0; i < queue->heap_count; i++) {
-		const struct record *record = first_of(queue->heap[i]);
+		struct queue_channel *channel = queue->heap[i].channel;
+		const struct record *record = first_of(channel);
 
 		if (record && record->arrival < oldest) {
 			oldest = record->arrival;
-			found = queue->heap[i];
+			found = channel;
 		}
 	}
 	return found;
@@ -574,36 +635,36 @@ static bool is_only_gap(const struct queue_channel *channel)
  * of channels stays bounded, and leaves room for events. */
 static bool fold_gaps(struct queue *queue, size_t max)
 {
-	struct queue_channel *oldest = NULL, *next = NULL;
+	struct waiting oldest = {NEVER, NULL}, next = {NEVER, NULL};
 	size_t count = 0;
 
 	for (size_t i = 0; i < queue->heap_count; i++) {
-		struct queue_channel *channel = queue->heap[i];
+		const struct waiting waiting = queue->heap[i];
 
-		if (!is_only_gap(channel))
+		if (!is_only_gap(waiting.channel))
 			continue;
 		count++;
-		if (!oldest || channel->head < oldest->head) {
+		if (waiting.head < oldest.head) {
 			next = oldest;
-			oldest = channel;
-		} else if (!next || channel->head < next->head) {
-			next = channel;
+			oldest = waiting;
+		} else if (waiting.head < next.head) {
+			next = waiting;
 		}
 	}
-	if (count <= max || !next)
+	if (count <= max || !next.channel)
 		return false;
-	gap_add(&next->gap, &oldest->gap);
-	next->gap.folded = true;
-	oldest->gap = (struct gap){0};
-	channel_settle(queue, oldest);
+	gap_add(&next.channel->gap, &oldest.channel->gap);
+	next.channel->gap.folded = true;
+	oldest.channel->gap = (struct gap){0};
+	channel_settle(queue, oldest.channel);
 	return true;
 }
 
 static void keep_budget(struct queue *queue)
 {
-	while (queue->memory + queue->held > queue->budget)
-		if (!fold_gaps(queue, GAPS_MAX) && !drop_plain(queue) &&
-		    !drop_urgent(queue) && !fold_gaps(queue, 1))
+	while (queue_memory(queue) > queue->budget)
+		if (!drop_kept(queue) && !fold_gaps(queue, GAPS_MAX) &&
+		    !drop_plain(queue) && !drop_urgent(queue) && !fold_gaps(queue, 1))
 			return;
 }
 
@@ -635,7 +696,7 @@ static void put_channel(struct queue *queue, const struct queue_event *event)
 		channel->plain++;
 	urgent_append(queue, record);
 	queue->events++;
-	if (!channel->in_heap)
+	if (channel->heap_at == NOWHERE)
 		channel_settle(queue, channel);
 }
 
@@ -648,6 +709,7 @@ void queue_put(struct queue *queue, const struct queue_event *event)
 	else
 		put_channelless(queue, event);
 	keep_budget(queue);
+	tidy(queue);
 }
 
 void queue_pass(struct queue *queue, uint64_t sources)
@@ -668,18 +730,18 @@ static uint64_t oldest_barrier(const struct queue *queue)
 static struct queue_channel *choose(struct queue *queue, uint64_t barrier)
 {
 	const struct record *urgent = urgent_first(queue, barrier);
-	struct queue_channel *other;
+	const struct waiting *other;
 
 	if (!urgent) {
 		queue->streak = 0;
-		return heap_oldest(queue, NULL);
+		return queue->heap[0].channel;
 	}
 	other = heap_oldest(queue, urgent->channel);
 	if (other && other->head >= barrier)
 		other = NULL;
 	if (other && queue->streak >= STREAK_MAX) {
 		queue->streak = 0;
-		return other;
+		return other->channel;
 	}
 	if (other)
 		queue->streak++;
@@ -786,7 +848,7 @@ static void pack_channel(struct gather *gather, struct queue_channel *channel,
 static void pack_channelless(struct gather *gather, struct buf *out)
 {
 	struct queue *queue = gather->queue;
-	const uint64_t end = queue->heap_count ? queue->heap[0]->head : NEVER;
+	const uint64_t end = queue->heap_count ? queue->heap[0].head : NEVER;
 	struct fifo_cursor taken;
 
 	(void)gather_fifo(gather, &queue->channelless, NULL, end, &taken);
@@ -804,7 +866,7 @@ bool queue_pack(struct queue *queue, size_t limit, struct buf *out,
 	if (queue_is_empty(queue))
 		return false;
 	*frame = (struct queue_frame){0};
-	if (!queue->heap_count || barrier < queue->heap[0]->head)
+	if (!queue->heap_count || barrier < queue->heap[0].head)
 		pack_channelless(&gather, out);
 	else
 		pack_channel(&gather, choose(queue, barrier), barrier, out);
@@ -869,7 +931,7 @@ bool queue_is_urgent(const struct queue *queue)
 
 size_t queue_bytes(const struct queue *queue)
 {
-	return queue->memory + queue->held;
+	return queue->blocks.used_bytes + queue->heap_count * CHANNEL_BYTES + queue->held;
 }
 
 size_t queue_events(const struct queue *queue)

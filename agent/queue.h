@@ -110,7 +110,10 @@ void queue_release(struct queue *queue, size_t bytes);
 bool queue_is_empty(const struct queue *queue); /* no gap waits either */
 /* Would an urgent event pick the next frame? */
 bool queue_is_urgent(const struct queue *queue);
-size_t queue_bytes(const struct queue *queue);  /* what the budget counts */
+size_t queue_bytes(const struct queue *queue); /* of what waits and is in flight */
+/* The same and what is kept for events to come, which gives way before any event: what
+ * the budget counts. */
+size_t queue_memory(const struct queue *queue);
 size_t queue_events(const struct queue *queue); /* waiting, merged ones as one */
 const struct queue_ledger *queue_ledger(const struct queue *queue);
 

@@ -205,9 +205,25 @@ static void send_again(struct sender *sender, struct outbox_frame *frame)
 
 /* ---- frames of each claim ---- */
 
+/* A new frame; one that the relay will never take must not keep all since in memory. */
+static struct outbox_frame *add_frame(struct sender *sender)
+{
+	struct outbox_frame *straggler;
+
+	while ((straggler = outbox_straggler(sender->outbox))) {
+		log_warn(SUBJECT,
+			 "frame %" PRIu64 " has no OK after %d later ones, %" PRIu64
+			 " events lost",
+			 straggler->number, OUTBOX_NUMBERS_MAX,
+			 straggler->content.sources);
+		lose(sender, straggler);
+	}
+	return outbox_add(sender->outbox);
+}
+
 static void send_queued(struct sender *sender)
 {
-	struct outbox_frame *frame = outbox_add(sender->outbox);
+	struct outbox_frame *frame = add_frame(sender);
 	bool packed;
 
 	packed = queue_pack(sender->queue, FRAME_PACK_MAX, &frame->plaintext,
@@ -259,7 +275,7 @@ static void direct_begin(struct sender *sender, struct direct *direct)
 
 static void direct_send(struct sender *sender, struct direct *direct)
 {
-	struct outbox_frame *frame = outbox_add(sender->outbox);
+	struct outbox_frame *frame = add_frame(sender);
 	const char *at = sender->direct.ptr;
 
 	/* The buffer may have moved while it grew. */

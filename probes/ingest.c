@@ -299,7 +299,7 @@ static void check_soak(const struct source *source)
 {
 	const struct queue_ledger *ledger = queue_ledger(source->queue);
 
-	if (queue_bytes(source->queue) > AGENT_QUEUE_MAX)
+	if (queue_memory(source->queue) > AGENT_QUEUE_MAX)
 		probe_fail("the queue is over its budget");
 	if (ledger->ingested != source->lines ||
 	    ledger->ingested != ledger->published + ledger->deferred + ledger->dropped +

@@ -41,7 +41,7 @@ static void check(const struct run *run)
 					   ledger->dropped + ledger->waiting +
 					   ledger->in_flight);
 	/* Channel-less events are never evicted. */
-	assert(queue_bytes(run->queue) <= BUDGET + run->barriers * (64u << 10));
+	assert(queue_memory(run->queue) <= BUDGET + run->barriers * (64u << 10));
 }
 
 static void line(struct run *run, size_t channel, const char *update, char fill,

@@ -129,6 +129,68 @@ START_TEST(timestamp_follows_the_clock_within_and_across_seconds)
 }
 END_TEST
 
+/* What the frame says from "kind" on. */
+static struct slice sent_tail(void)
+{
+	struct slice whole_text;
+
+	(void)sent();
+	whole_text = buf_slice(&frame);
+	return slice_sub(whole_text, slice_find_slice(whole_text, SLICE(",\"kind\":")),
+			 whole_text.len);
+}
+
+/* A header is made of parts that were written before where nothing in them has changed:
+ * what came before never shows. */
+START_TEST(header_says_what_holds_now_whatever_came_before)
+{
+	static const struct slice ids[] = {{NULL, 0},
+					   SLICE_INIT(""),
+					   SLICE_INIT("a"),
+					   SLICE_INIT("b"),
+					   SLICE_INIT("a\"")};
+	static const struct slice kinds[] = {SLICE_INIT("note"), SLICE_INIT("x-a")};
+	struct uuid uuids[2] = {channel, channel};
+	struct buf fresh;
+
+	uuids[1].text[35] ^= 1;
+	buf_init(&fresh, 4096);
+	for (unsigned i = 0; i < 2000; i++) {
+		const unsigned roll = i * 2654435761u >> 8;
+		struct feed *other = feed_create(queue);
+		const struct slice kind = kinds[roll % 2];
+
+		/* Two in a row differ in one thing, or in none. */
+		switch (roll / 2 % 6) {
+		case 0:
+			context.channel = &uuids[roll / 16 % 2];
+			break;
+		case 1:
+			context.session = ids[roll / 16 % 5];
+			break;
+		case 2:
+			context.turn = ids[roll / 16 % 5];
+			break;
+		case 3:
+			context.slot = (int)(roll / 16 % 3) - 1;
+			break;
+		case 4:
+			context.turn_started_ms = roll / 16 % 2 ? 0 : 1764489600000;
+			break;
+		default:
+			break;
+		}
+		(void)feed_emit(other, now, &context, kind, SLICE_EMPTY, SLICE("{}"));
+		buf_clear(&fresh);
+		(void)buf_append(&fresh, sent_tail());
+		(void)feed_emit(feed, now, &context, kind, SLICE_EMPTY, SLICE("{}"));
+		ck_assert(slice_eq(sent_tail(), buf_slice(&fresh)));
+		feed_destroy(other);
+	}
+	buf_finish(&fresh);
+}
+END_TEST
+
 START_TEST(ids_are_escaped)
 {
 	context.session = SLICE("a\"b\n");
@@ -408,6 +470,7 @@ static Suite *feed_suite(void)
 	tcase_add_test(tcase, what_is_unknown_is_null_and_started_at_is_left_out);
 	tcase_add_test(tcase, timestamp_follows_the_clock_within_and_across_seconds);
 	tcase_add_test(tcase, ids_are_escaped);
+	tcase_add_test(tcase, header_says_what_holds_now_whatever_came_before);
 	tcase_add_test(tcase, payload_is_the_line_byte_for_byte);
 	tcase_add_test(tcase, blank_line_is_no_event);
 	tcase_add_test(tcase, secrets_are_hidden_and_marked);

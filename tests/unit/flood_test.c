@@ -37,7 +37,7 @@ static void assert_bounded(void)
 {
 	const struct queue_ledger *ledger = queue_ledger(queue);
 
-	ck_assert_uint_le(queue_bytes(queue), AGENT_QUEUE_MAX);
+	ck_assert_uint_le(queue_memory(queue), AGENT_QUEUE_MAX);
 	ck_assert_uint_eq(ledger->ingested, ledger->published + ledger->deferred +
 						    ledger->dropped + ledger->waiting +
 						    ledger->in_flight);

@@ -271,6 +271,43 @@ START_TEST(the_oldest_answers_are_forgotten_first)
 }
 END_TEST
 
+/* What an owner may still repeat is at most a minute and a half old. */
+START_TEST(answers_stay_in_their_bound_and_an_older_repeat_is_expired)
+{
+	static char answer[1000];
+	const struct slice payload = {answer, sizeof(answer)};
+	const uint32_t kept = CONTROL_ANSWERS_MAX / sizeof(answer), count = 2 * kept;
+	const char *status;
+	char key[16];
+
+	memset(answer, 'a', sizeof(answer));
+	for (uint32_t i = 0; i < count; i++) {
+		struct control control = a_control(CONTROL_PROMPT, key);
+
+		(void)snprintf(key, sizeof(key), "k%u", i);
+		control.request_id = slice_of(key);
+		control.expires = NOW + 2 * count;
+		ck_assert_int_eq(check_at(&control, NOW + i, &status), GATE_RUN);
+		gate_answered(&gate, slice_of(key), payload);
+		ck_assert_uint_le(gate.answer_bytes, CONTROL_ANSWERS_MAX);
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		struct control control = a_control(CONTROL_PROMPT, key);
+		const bool forgotten = i < count - kept;
+
+		(void)snprintf(key, sizeof(key), "k%u", i);
+		control.request_id = slice_of(key);
+		ck_assert_int_eq(check_at(&control, NOW + count + i, &status),
+				 forgotten ? GATE_ANSWER : GATE_REPEAT);
+		if (!forgotten)
+			continue;
+		ck_assert_str_eq(status, "expired");
+		gate_answered(&gate, slice_of(key), payload);
+		ck_assert_uint_le(gate.answer_bytes, CONTROL_ANSWERS_MAX);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("gate");
@@ -293,6 +330,7 @@ int main(void)
 	tcase_add_test(tcase, a_flood_is_met_with_silence);
 	tcase_add_test(tcase, an_unknown_type_is_answered_only_when_it_asks);
 	tcase_add_test(tcase, the_oldest_answers_are_forgotten_first);
+	tcase_add_test(tcase, answers_stay_in_their_bound_and_an_older_repeat_is_expired);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);
 }

@@ -186,6 +186,34 @@ START_TEST(refused_frames_are_gone_and_told_as_ranges)
 }
 END_TEST
 
+START_TEST(frame_that_4096_others_have_overtaken_is_given_up)
+{
+	struct outbox_frame *first = send(1, 0);
+
+	for (int i = 1; i < OUTBOX_NUMBERS_MAX; i++) {
+		ck_assert_ptr_null(outbox_straggler(outbox));
+		send_and_accept(1, i);
+	}
+	ck_assert_ptr_eq(outbox_straggler(outbox), first);
+	outbox_refuse(outbox, first);
+	ck_assert_ptr_null(outbox_straggler(outbox));
+	send_and_accept(1, 0);
+	ck_assert_uint_eq(outbox_last(outbox), OUTBOX_NUMBERS_MAX + 1);
+}
+END_TEST
+
+/* However short the ticks are. */
+START_TEST(no_more_than_4096_frames_are_kept)
+{
+	for (int i = 0; i < OUTBOX_NUMBERS_MAX + 10; i++)
+		send_and_accept(1, 0);
+	ck_assert_uint_eq(outbox_first(outbox), 11);
+	ck_assert_ptr_null(outbox_get(outbox, 10));
+	ck_assert_ptr_nonnull(outbox_get(outbox, 11));
+	ck_assert_uint_eq(outbox_last(outbox), OUTBOX_NUMBERS_MAX + 10);
+}
+END_TEST
+
 /* A feed_sync of @observer for one or two ranges. */
 static bool ask(const char *observer, uint64_t a1, uint64_t b1, uint64_t a2, uint64_t b2,
 		int64_t now_ms)
@@ -326,6 +354,8 @@ static Suite *outbox_suite(void)
 	tcase_add_test(frames, accepted_frames_are_kept_up_to_4_mib);
 	tcase_add_test(frames, frame_in_flight_outlives_what_is_kept);
 	tcase_add_test(frames, refused_frames_are_gone_and_told_as_ranges);
+	tcase_add_test(frames, frame_that_4096_others_have_overtaken_is_given_up);
+	tcase_add_test(frames, no_more_than_4096_frames_are_kept);
 	tcase_add_checked_fixture(wants, setup, teardown);
 	tcase_add_test(wants, newest_range_is_served_first_and_in_order_inside);
 	tcase_add_test(wants, what_is_gone_or_was_never_is_passed_over);

@@ -433,7 +433,7 @@ static void check_ledger(const struct pair *pair)
 	ck_assert_uint_eq(ledger->in_flight, pair->model->in_flight);
 	ck_assert_uint_eq(ledger->published, pair->model->published);
 	ck_assert_uint_eq(ledger->deferred, 0);
-	ck_assert_msg(queue_bytes(pair->queue) <= pair->budget,
+	ck_assert_msg(queue_memory(pair->queue) <= pair->budget,
 		      "seed %u: over the budget", pair->seed);
 }
 
@@ -997,7 +997,7 @@ START_TEST(flood_of_channels_is_bounded_and_every_event_accounted_for)
 		(void)snprintf(uuid.text, sizeof(uuid.text),
 			       "00000000-0000-4000-8000-%012d", (int)i);
 		queue_put(queue, &event);
-		ck_assert_uint_le(queue_bytes(queue), 65536);
+		ck_assert_uint_le(queue_memory(queue), 65536);
 	}
 	while (queue_pack(queue, FRAME_PACK_MAX, &rules.frame, &info)) {
 		reported += info.gap.counts[GAP_QUEUE_EVICTION];
@@ -1007,6 +1007,87 @@ START_TEST(flood_of_channels_is_bounded_and_every_event_accounted_for)
 	ck_assert_uint_eq(ledger->published + reported, 5000);
 	ck_assert_uint_eq(ledger->dropped, reported);
 	ck_assert_uint_gt(ledger->published, 0);
+	queue_destroy(queue);
+}
+END_TEST
+
+/* A short event of channel @number, with its seq where a frame of one shows it. */
+static void put_short(struct queue *queue, uint64_t seq, int number)
+{
+	char header[128];
+	struct uuid uuid;
+	struct queue_event event = {.seq = seq,
+				    .channel = &uuid,
+				    .kind = SLICE_INIT("x"),
+				    .header = {header, 0},
+				    .payload = SLICE_INIT("1")};
+
+	event.header.len =
+		(size_t)snprintf(header, sizeof(header),
+				 "{\"seq\":%" PRIu64 ",\"monotonicMs\":0,\"timestamp\":"
+				 "\"2026-11-30T08:00:00.000Z\",\"kind\":\"x\"",
+				 seq);
+	(void)snprintf(uuid.text, sizeof(uuid.text), "00000000-0000-4000-8000-%012d",
+		       number);
+	queue_put(queue, &event);
+}
+
+#define MANY 1000
+
+/* Whatever order channels fill in, each frame begins with the oldest event of all. */
+START_TEST(of_a_thousand_channels_the_oldest_head_leaves_first)
+{
+	struct queue *queue = queue_create(AGENT_QUEUE_MAX);
+	static int channel_of[4 * MANY + 1];
+	static bool sent[4 * MANY + 2];
+	uint64_t put_count = 0, oldest = 1;
+	struct queue_frame info;
+
+	memset(sent, 0, sizeof(sent));
+	while (oldest <= 4 * MANY) {
+		/* In turns more is put than leaves, and the other way round. */
+		for (int i = 0; put_count < 4 * MANY && i < (int)roll(&rules, 40); i++) {
+			channel_of[++put_count] = (int)roll(&rules, MANY);
+			put_short(queue, put_count, channel_of[put_count]);
+		}
+		buf_clear(&rules.frame);
+		if (!queue_pack(queue, 200 + roll(&rules, 2000), &rules.frame, &info))
+			continue;
+		queue_published(queue, &info);
+		for (uint64_t seq = oldest, left = info.sources; left; seq++)
+			if (channel_of[seq] == channel_of[oldest] && !sent[seq]) {
+				sent[seq] = true;
+				left--;
+			}
+		ck_assert_int_eq(strtol(info.channel.text + 24, NULL, 10),
+				 channel_of[oldest]);
+		while (sent[oldest])
+			oldest++;
+	}
+	ck_assert(queue_is_empty(queue));
+	ck_assert_uint_eq(queue_bytes(queue), 0);
+	queue_destroy(queue);
+}
+END_TEST
+
+START_TEST(what_is_kept_for_events_to_come_is_given_back_bit_by_bit)
+{
+	struct queue *queue = queue_create(AGENT_QUEUE_MAX);
+	struct queue_frame info;
+	uint64_t seq = 0;
+
+	for (int i = 0; i < MANY; i++)
+		put_short(queue, ++seq, i);
+	while (queue_pack(queue, FRAME_PACK_MAX, &rules.frame, &info))
+		buf_clear(&rules.frame);
+	ck_assert_uint_eq(queue_bytes(queue), 0);
+	ck_assert_uint_gt(queue_memory(queue), 1 << 20);
+	for (int i = 0; i < MANY; i++) {
+		put_short(queue, ++seq, 0);
+		(void)queue_pack(queue, FRAME_PACK_MAX, &rules.frame, &info);
+		buf_clear(&rules.frame);
+	}
+	ck_assert_uint_lt(queue_memory(queue), 600 << 10);
 	queue_destroy(queue);
 }
 END_TEST
@@ -1081,6 +1162,8 @@ static Suite *queue_suite(void)
 	tcase_add_test(single, flood_of_urgent_events_is_bounded_too);
 	tcase_add_test(single,
 		       flood_of_channels_is_bounded_and_every_event_accounted_for);
+	tcase_add_test(single, of_a_thousand_channels_the_oldest_head_leaves_first);
+	tcase_add_test(single, what_is_kept_for_events_to_come_is_given_back_bit_by_bit);
 	tcase_add_test(single, frames_in_flight_count_against_the_budget);
 	tcase_add_test(single, lost_frame_is_reported_once_with_what_it_would_have_told);
 	suite_add_tcase(suite, tcase);

@@ -40,7 +40,8 @@
 
 #define CONTROL_EXPIRY_S 60 /* default: now + this */
 #define CONTROL_TOLERANCE_S 30
-#define CONTROL_REMEMBERED 65536 /* request ids, nonces, event ids of one epoch */
+#define CONTROL_REMEMBERED 65536       /* request ids, nonces, event ids of one epoch */
+#define CONTROL_ANSWERS_MAX (1u << 20) /* bytes of the answers to them that are kept */
 #define CONTROL_PER_S 10
 #define CONTROL_ID_MAX 128 /* bytes of a type, requestId, channelId or nonce, as sent */
 #define WANT_RANGES_MAX 64

@@ -371,7 +371,7 @@ static void write_text(struct buf *out, struct slice key, struct slice text)
 	buf_append_byte(out, '"');
 }
 
-bool observer_event_write_header(struct buf *out, const struct observer_event *event)
+bool observer_event_write_stamp(struct buf *out, const struct observer_event *event)
 {
 	buf_lit(out, "{\"seq\":");
 	buf_append_u64(out, event->seq);
@@ -380,6 +380,11 @@ bool observer_event_write_header(struct buf *out, const struct observer_event *e
 		buf_append_u64(out, (uint64_t)event->monotonic_ms);
 	}
 	write_text(out, SLICE(",\"timestamp\":"), event->timestamp);
+	return buf_ok(out);
+}
+
+bool observer_event_write_tail(struct buf *out, const struct observer_event *event)
+{
 	write_text(out, SLICE(",\"kind\":"), event->kind);
 	buf_lit(out, ",\"agentIndex\":");
 	if (event->agent_index >= 0)
@@ -392,6 +397,12 @@ bool observer_event_write_header(struct buf *out, const struct observer_event *e
 	if (event->started_at.ptr != NULL)
 		write_text(out, SLICE(",\"startedAt\":"), event->started_at);
 	return buf_ok(out);
+}
+
+bool observer_event_write_header(struct buf *out, const struct observer_event *event)
+{
+	observer_event_write_stamp(out, event);
+	return observer_event_write_tail(out, event);
 }
 
 bool observer_event_write(struct buf *out, const struct observer_event *event)

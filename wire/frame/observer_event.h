@@ -40,6 +40,9 @@ bool observer_event_parse(struct slice json, struct observer_event *out, struct 
  * authorization, marks, payload and closing brace. String members of @event are JSON
  * string content (already escaped). */
 bool observer_event_write_header(struct buf *out, const struct observer_event *event);
+/* Its two parts: seq to timestamp, and what follows. */
+bool observer_event_write_stamp(struct buf *out, const struct observer_event *event);
+bool observer_event_write_tail(struct buf *out, const struct observer_event *event);
 /* A whole event: header, authorization, marks, payload, brace. */
 bool observer_event_write(struct buf *out, const struct observer_event *event);
 
