@@ -169,7 +169,10 @@ test("in CI: PERCH_INVITE joins for one run, leaves no key, and no child sees an
 	assert.ok(await joined.ready, joined.stderr);
 	await online("ci");
 	await joined.stop();
-	assert.doesNotMatch(readFileSync(seen, "utf8"), /PERCH_|perch1/);
+	const env = readFileSync(seen, "utf8");
+	assert.doesNotMatch(env, /perch1/);
+	// The one name that is meant for the child: where perch emit speaks to.
+	assert.deepEqual(env.match(/^PERCH_\w+(?==)/gm), ["PERCH_EMIT"]);
 	assert.ok(!existsSync(join(joined.home, "keys")));
 	if (existsSync(`${seen}.parent`))
 		assert.doesNotMatch(readFileSync(`${seen}.parent`, "utf8"), /perch1/);
