@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -21,6 +22,10 @@
 
 /* A harness answers at once, or it is stopped: a hook must not wait for it. */
 #define ANSWER_MS 1000
+/* A command may emit before its own watcher listens: how long that is waited for, and how
+ * often it is tried. */
+#define START_MS 1000
+#define START_STEP_MS 20
 /* What may come on standard input. */
 #define INPUT_MAX (4u << 20)
 
@@ -168,7 +173,7 @@ static bool find(const struct arguments *arguments, struct buf *path, struct err
 		       "--name NAME");
 }
 
-static int connect_to(const char *path, struct err *err)
+static int connect_once(const char *path, struct err *err)
 {
 	const struct timeval limit = {.tv_sec = ANSWER_MS / 1000};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -195,6 +200,21 @@ static int connect_to(const char *path, struct err *err)
 		(void)err_errno(err, "cannot reach the harness at %.80s", path);
 	(void)close(fd);
 	return -1;
+}
+
+/* @starting: whoever listens there may only just have been started. */
+static int connect_to(const char *path, bool starting, struct err *err)
+{
+	const struct timespec step = {.tv_nsec = START_STEP_MS * 1000000};
+	int fd = connect_once(path, err);
+
+	for (int ms = 0;
+	     starting && fd < 0 && err->code == ERR_NOT_FOUND && ms < START_MS;
+	     ms += START_STEP_MS) {
+		(void)nanosleep(&step, NULL);
+		fd = connect_once(path, err);
+	}
+	return fd;
 }
 
 static bool send_message(int fd, struct slice message, struct err *err)
@@ -242,12 +262,13 @@ static bool run(const struct arguments *arguments, struct err *err)
 		goto out;
 	/* First, so that nobody waits for standard input in vain; which may take longer
 	 * than a harness waits. */
-	fd = connect_to(buf_text(&path), err);
+	fd = connect_to(buf_text(&path), !arguments->name, err);
 	if (fd < 0)
 		goto out;
 	if (lines || strcmp(text, "-") == 0) {
 		(void)close(fd);
-		fd = read_stdin(&input, err) ? connect_to(buf_text(&path), err) : -1;
+		fd = read_stdin(&input, err) ? connect_to(buf_text(&path), false, err)
+					     : -1;
 		if (fd < 0)
 			goto out;
 	} else {
