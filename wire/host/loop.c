@@ -43,6 +43,7 @@ struct loop_state {
 	bool prepare_open;
 	void (*before_wait)(void *ctx);
 	void *before_wait_ctx;
+	bool ending; /* being destroyed */
 };
 
 /* What lws calls an error is mostly a peer's doing; whoever is concerned sees it as a
@@ -191,6 +192,7 @@ void loop_destroy(struct loop *loop)
 	if (loop == NULL)
 		return;
 	if (loop->uv != NULL) {
+		loop->state->ending = true;
 		if (loop->state->signals_open) {
 			uv_close((uv_handle_t *)&loop->state->terminate, NULL);
 			uv_close((uv_handle_t *)&loop->state->interrupt, NULL);
@@ -219,6 +221,10 @@ void loop_run(struct loop *loop)
 
 void loop_quit(struct loop *loop)
 {
+	/* While it is destroyed callbacks may still ask: the last runs must end by
+	 * themselves. */
+	if (loop->state->ending)
+		return;
 	uv_stop(loop->uv);
 }
 
