@@ -9,9 +9,13 @@
 #include "wire/frame/limits.h"
 #include "wire/host/loop.h"
 #include "wire/nostr/nip19.h"
+#include "wire/nostr/json.h"
 #include "wire/nostr/nip42.h"
 #include "wire/nostr/nip44.h"
 #include "wire/nostr/nipoa.h"
+
+#define KIND_REPOST 6
+#define KIND_GENERIC_REPOST 16
 
 /* A frame as its tags say: who sends what to whom. */
 struct frame_route {
@@ -407,12 +411,64 @@ static bool check_permitted(const struct admit *admit, const struct keyset *keys
 				     : refuse_revoked(keys->keys[0], out);
 }
 
+/* created_at of what is kept may be as old as it likes, but not far ahead: it would stay
+ * the newest for so long. */
+static bool check_not_ahead(const struct event *event, int64_t now, struct admission *out)
+{
+	if (event->created_at > now + RELAY_AHEAD_S)
+		return refuse(out, REFUSAL_STALE,
+			      "invalid: created_at is more than %d s ahead of the "
+			      "relay's clock, which says %" PRId64,
+			      RELAY_AHEAD_S, now);
+	return true;
+}
+
+/* NIP-70: a repost must not spread what its author protects. */
+static bool check_repost(struct admit *admit, const struct event *event,
+			 struct admission *out)
+{
+	struct arena arena;
+	struct event inner;
+	bool is_protected;
+
+	if (event->kind != KIND_REPOST && event->kind != KIND_GENERIC_REPOST)
+		return true;
+	buf_clear(&admit->scratch);
+	arena_init(&arena, 4096);
+	is_protected = json_unescape(event->content, &admit->scratch) &&
+		       event_parse(buf_slice(&admit->scratch), &arena, &inner, NULL) &&
+		       event_tag_count(&inner, SLICE("-")) > 0;
+	arena_finish(&arena);
+	if (is_protected)
+		return refuse(out, REFUSAL_AUTHOR,
+			      "blocked: the event reposted here is protected (NIP-70)");
+	return true;
+}
+
+/* Kinds that are kept. */
+static void admit_stored(struct admit *admit, const struct event *event,
+			 const struct keyset *keys, const struct address *from,
+			 int64_t now, int64_t now_ms, struct admission *out)
+{
+	if (!admit->stores) {
+		(void)refuse(out, REFUSAL_STORED_KIND,
+			     "blocked: this relay keeps no events");
+		return;
+	}
+	if ((admit->open || check_permitted(admit, keys, "publishing", now, out)) &&
+	    check_protected(event, keys, out) && check_expiration(event, now, out) &&
+	    check_not_ahead(event, now, out) &&
+	    take_all(admit, BUDGET_EVENTS, keys, from, 1, now, now_ms, out) &&
+	    check_truth(admit, event, out) && check_repost(admit, event, out))
+		out->verdict = ADMIT_STORE;
+}
+
 void admit_event(struct admit *admit, const struct event *event,
 		 const struct keyset *keys, const struct address *from, int64_t now,
 		 int64_t now_ms, struct admission *out)
 {
 	memset(out, 0, sizeof(*out));
-	if (kind_is_gated(event->kind)) {
+	if (event->kind == FRAME_KIND) {
 		admit_frame(admit, event, keys, from, now, now_ms, out);
 		return;
 	}
@@ -422,9 +478,7 @@ void admit_event(struct admit *admit, const struct event *event,
 		return;
 	}
 	if (!event_is_ephemeral(event->kind)) {
-		(void)refuse(out, REFUSAL_STORED_KIND,
-			     "blocked: this relay does not store events yet; "
-			     "it routes kind 24200 frames");
+		admit_stored(admit, event, keys, from, now, now_ms, out);
 		return;
 	}
 	if (check_permitted(admit, keys, "publishing", now, out) &&

@@ -36,6 +36,8 @@ struct admit {
 	struct seen seen;
 	struct buf scratch;
 	struct histogram verify; /* of ids and signatures, true or not */
+	bool stores;             /* stored kinds are kept, else refused */
+	bool open;               /* stored kinds need no AUTH */
 };
 
 void admit_init(struct admit *admit, struct crypto *crypto);
@@ -43,6 +45,7 @@ void admit_finish(struct admit *admit);
 
 enum admit_verdict {
 	ADMIT_PASS,      /* fan it out */
+	ADMIT_STORE,     /* keep it, then fan it out */
 	ADMIT_DUPLICATE, /* an earlier copy reached a reader: OK true, not sent again */
 	ADMIT_IGNORE,    /* a frame of a type we do not know: OK true, not sent */
 	ADMIT_REFUSE,    /* OK false with @text */
@@ -77,8 +80,8 @@ bool admit_message(struct admit *admit, enum client_verb verb, const struct keys
  *
  * Frames (kind 24200) are checked in the order of design §7: shape, author authenticated,
  * freshness, owner, rate, id and signature, repeated id. A valid NIP-OA tag in a frame
- * binds its agent and owner. Other ephemeral kinds need an authenticated connection, a
- * rate, and to be true; stored kinds are refused.
+ * binds its agent and owner. All other kinds need an authenticated connection (stored
+ * kinds not with open), a rate, and to be true; protected ones their author (NIP-70).
  */
 void admit_event(struct admit *admit, const struct event *event,
 		 const struct keyset *keys, const struct address *from, int64_t now,

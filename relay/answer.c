@@ -1,8 +1,11 @@
 #include "relay/answer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "relay/publish.h"
+#include "wire/base/mem.h"
+#include "wire/frame/limits.h"
 #include "wire/host/log.h"
 #include "wire/nostr/message.h"
 
@@ -32,12 +35,96 @@ struct buf *answer_begin(struct connection *connection)
 	return &connection->core->answer;
 }
 
+struct answer_slot {
+	struct answer_slot *next;
+	struct connection *connection; /* NULL: gone */
+	struct body *text;             /* NULL: not known yet */
+};
+
+struct answer_slot *answer_later(struct connection *connection)
+{
+	struct answers *answers = &connection->answers;
+	struct answer_slot *slot = mem_alloc(sizeof(*slot));
+
+	slot->connection = connection;
+	if (!answers->first)
+		answers->end = &answers->first;
+	*answers->end = slot;
+	answers->end = &slot->next;
+	answers->taken++;
+	return slot;
+}
+
+/* Gives the slot what was just written to core->answer. */
+static void fill_slot(struct answer_slot *slot)
+{
+	struct connection *connection = slot->connection;
+
+	slot->text = body_create(buf_slice(&connection->core->answer));
+	connection->answers.bytes += slot->text->len;
+}
+
+/* Sends what nothing stands before any more. */
+static void flush_answers(struct connection *connection)
+{
+	struct answers *answers = &connection->answers;
+	struct answer_slot *slot;
+
+	while ((slot = answers->first) && slot->text) {
+		answers->first = slot->next;
+		answers->bytes -= slot->text->len;
+		answers->left++;
+		connection_push(connection, PARCEL_TEXT, NULL, slot->text);
+		body_unref(slot->text);
+		free(slot);
+	}
+	if (answers->bytes > RELAY_READER_QUEUE_MAX)
+		connection_fall_behind(connection);
+}
+
+struct connection *answer_now(struct answer_slot *slot, struct slice id_hex,
+			      bool accepted, enum refusal refusal, const char *text)
+{
+	struct connection *connection = slot->connection;
+
+	if (!connection) {
+		free(slot);
+		return NULL;
+	}
+	if (!accepted)
+		core_refuse(connection->core, connection->number, refusal, text);
+	(void)message_write_ok(answer_begin(connection), id_hex, accepted,
+			       slice_of(text));
+	fill_slot(slot);
+	flush_answers(connection);
+	return connection;
+}
+
+void answer_forget(struct connection *connection)
+{
+	struct answer_slot *slot;
+
+	while ((slot = connection->answers.first)) {
+		connection->answers.first = slot->next;
+		slot->connection = NULL;
+		if (slot->text) {
+			body_unref(slot->text);
+			free(slot);
+		}
+	}
+}
+
 void answer_ok(struct connection *connection, struct slice id_hex, bool accepted,
 	       const char *text)
 {
 	(void)message_write_ok(answer_begin(connection), id_hex, accepted,
 			       slice_of(text));
-	answer_send(connection);
+	if (!connection->answers.first) {
+		answer_send(connection);
+		return;
+	}
+	fill_slot(answer_later(connection));
+	flush_answers(connection);
 }
 
 void answer_notice(struct connection *connection, const char *text)

@@ -17,6 +17,16 @@ struct buf *answer_begin(struct connection *connection);
 void answer_send(struct connection *connection);
 void answer_ok(struct connection *connection, struct slice id_hex, bool accepted,
 	       const char *text);
+/* A place in the order of OKs for one that will be known later. The maker's, also when
+ * the connection goes. */
+struct answer_slot;
+struct answer_slot *answer_later(struct connection *connection);
+/* Gives that OK and frees the slot. @refusal: counted and logged when not accepted.
+ * Returns the connection, NULL when it is gone. */
+struct connection *answer_now(struct answer_slot *slot, struct slice id_hex,
+			      bool accepted, enum refusal refusal, const char *text);
+/* The connection goes: nobody is told any more. */
+void answer_forget(struct connection *connection);
 void answer_notice(struct connection *connection, const char *text);
 void answer_closed(struct connection *connection, struct slice sub_id, const char *text);
 

@@ -8,6 +8,10 @@
 #include "relay/answer.h"
 #include "relay/publish.h"
 #include "relay/request.h"
+#include "relay/scan.h"
+#include "relay/store.h"
+#include "relay/store_put.h"
+#include "relay/store_scan.h"
 #include "wire/base/mem.h"
 #include "wire/frame/limits.h"
 #include "wire/host/log.h"
@@ -30,8 +34,27 @@ void core_init(struct core *core, const struct connection_io *io, struct crypto 
 	buf_init(&core->stripped, EVENT_MAX_BYTES);
 }
 
+bool core_keep(struct core *core, struct store *store, struct err *err)
+{
+	core->put = store_put_create(store_db(store), err);
+	core->scanner =
+		core->put ? store_scanner_create(store_reader_db(store), err) : NULL;
+	if (!core->scanner || !store_put_last_seq(store_db(store), &core->seq, err))
+		return false;
+	core->store = store;
+	core->admit.stores = true;
+	return true;
+}
+
+void core_keep_no_more(struct core *core)
+{
+	core->store = NULL;
+}
+
 void core_finish(struct core *core)
 {
+	store_put_destroy(core->put);
+	store_scanner_destroy(core->scanner);
 	admit_finish(&core->admit);
 	window_finish(&core->window);
 	route_finish(&core->route);
@@ -67,6 +90,7 @@ void connection_close(struct connection *connection, int code, const char *reaso
 	connection->close_code = code;
 	connection->close_reason = reason;
 	request_remove_all(connection);
+	scan_forget(connection);
 	connection->core->io->wake(connection);
 }
 
@@ -202,8 +226,7 @@ static void handle_message(struct connection *connection, struct slice text)
 		handle_auth(connection, message.event);
 		return;
 	case CLIENT_COUNT:
-		request_refuse(connection, message.sub_id, REFUSAL_COUNT,
-			       "unsupported: this relay stores no events to count");
+		request_count(connection, &message);
 		return;
 	}
 }
@@ -252,10 +275,15 @@ void connection_receive(struct connection *connection, struct slice bytes,
 	buf_init(partial, RELAY_MESSAGE_MAX);
 }
 
+void connection_sent(struct connection *connection)
+{
+	scan_go_on(connection);
+}
+
 void connection_auth_timeout(struct connection *connection)
 {
 	if (connection->state != CONNECTION_OPEN || connection->keys.count > 0 ||
-	    connection->sub_count > 0)
+	    connection->sub_count > 0 || connection->answers.taken > 0)
 		return;
 	refuse_notice(connection, REFUSAL_IDLE,
 		      "auth-required: neither AUTH nor REQ came in time");
@@ -297,6 +325,8 @@ void connection_destroy(struct connection *connection)
 		return;
 	core = connection->core;
 	request_remove_all(connection);
+	scan_forget(connection);
+	answer_forget(connection);
 	queue_finish(&connection->queue);
 	buf_finish(&connection->partial);
 	if (connection->next)

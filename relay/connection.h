@@ -57,10 +57,19 @@ struct core {
 	struct connection *connections;
 	struct connection *behind; /* slow readers met in this fan-out */
 	uint64_t fan_out;          /* number of the last one */
+	/* NULL when stored kinds are refused. The writer has put, the reader scanner. */
+	struct store *store;
+	struct store_put *put;
+	struct store_scanner *scanner;
+	int64_t seq; /* of the last stored event that was handed to subscribers */
 };
 
 /* Takes no URL as ours yet: that is known when the relay listens. */
 void core_init(struct core *core, const struct connection_io *io, struct crypto *crypto);
+/* Keeps stored kinds in @store, which was not started yet; borrowed. */
+bool core_keep(struct core *core, struct store *store, struct err *err);
+/* What is published from now on is refused; store_close() answers what waits. */
+void core_keep_no_more(struct core *core);
 /* Unix seconds. */
 int64_t core_now_s(const struct core *core);
 /* All connections must be gone. */
@@ -73,6 +82,24 @@ void core_refuse(struct core *core, uint64_t connection, enum refusal refusal,
 enum connection_state {
 	CONNECTION_OPEN,
 	CONNECTION_CLOSING, /* what is queued is sent, then the socket is closed */
+};
+
+/* OKs leave in the order of their EVENTs and AUTHs. That of a stored kind is known only
+ * after the commit: those behind it wait, and so do REQ and COUNT, which therefore find
+ * what their own connection published before. Everything else is answered at once. */
+struct answers {
+	struct answer_slot *first, **end; /* those that did not leave */
+	size_t bytes;                     /* of texts that wait */
+	uint64_t taken, left;             /* places, so far */
+};
+
+/* What the subscriptions of one connection still get from the store: one slice at a time,
+ * each in its turn. */
+struct scans {
+	struct scan *first, **end;
+	struct scan *running; /* which the reader has */
+	size_t held_bytes;    /* of live events that wait for an EOSE */
+	size_t counts;        /* COUNTs among them */
 };
 
 /* One client: NIP-01's server side without the socket. */
@@ -92,6 +119,8 @@ struct connection {
 	struct subscription *subs[RELAY_SUBS_MAX];
 	size_t sub_count;
 	size_t sub_bytes; /* of their filters' texts */
+	struct answers answers;
+	struct scans scans;
 	/* REQ and AUTH that it may send at once, in thousandths, and when that was. */
 	int64_t asks, asks_ms;
 	struct queue queue;
@@ -114,11 +143,14 @@ enum chunk {
 /* Some bytes of a message; @last when they are the end of it. */
 void connection_receive(struct connection *connection, struct slice bytes,
 			enum chunk type, bool last);
-/* Closes a client that neither authenticated nor subscribed in RELAY_AUTH_TIMEOUT_S. */
+/* Closes a client that neither authenticated nor subscribed in RELAY_AUTH_TIMEOUT_S, nor
+ * published what was taken without. */
 void connection_auth_timeout(struct connection *connection);
 /* Owners, list or revocations have changed, or time has passed: ends the connections that
  * may not stay. */
 void core_recheck(struct core *core);
+/* Some of the queue was sent: goes on with what had to wait for that. */
+void connection_sent(struct connection *connection);
 /* Sends what is queued, then closes. @reason: static. */
 void connection_close(struct connection *connection, int code, const char *reason);
 

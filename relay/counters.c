@@ -32,6 +32,9 @@ static const char *const refusal_names[] = {
 	[REFUSAL_ADDRESS] = "address",
 	[REFUSAL_UNLISTED] = "unlisted",
 	[REFUSAL_REVOKED] = "revoked",
+	[REFUSAL_OLD] = "old",
+	[REFUSAL_DELETED] = "deleted",
+	[REFUSAL_DATABASE] = "database",
 };
 static_assert(sizeof(refusal_names) / sizeof(refusal_names[0]) == REFUSAL_LAST + 1,
 	      "every refusal has a name");
@@ -73,6 +76,7 @@ void counters_write(const struct counters *counters, struct buf *out)
 	write_one(out, "authenticated_total", "counter", counters->authenticated);
 	write_one(out, "frames_total", "counter", counters->frames);
 	write_one(out, "events_total", "counter", counters->events);
+	write_one(out, "stored_total", "counter", counters->stored);
 	write_one(out, "duplicates_total", "counter", counters->duplicates);
 	write_one(out, "ignored_total", "counter", counters->ignored);
 	write_one(out, "deliveries_total", "counter", counters->deliveries);

@@ -38,7 +38,10 @@ enum refusal {
 	REFUSAL_ADDRESS,  /* too many connections from one address */
 	REFUSAL_UNLISTED, /* neither a listed owner nor an agent of one */
 	REFUSAL_REVOKED,  /* a key that the operator has shut out */
-	REFUSAL_LAST = REFUSAL_REVOKED,
+	REFUSAL_OLD,      /* a newer version is stored */
+	REFUSAL_DELETED,  /* its author has deleted it */
+	REFUSAL_DATABASE, /* the disk is full, behind or broken */
+	REFUSAL_LAST = REFUSAL_DATABASE,
 };
 
 /* Log lines for one kind of refusal are at least this far apart: a flood of bad messages
@@ -53,6 +56,7 @@ struct counters {
 	uint64_t authenticated;
 	uint64_t frames; /* kind 24200, admitted */
 	uint64_t events; /* other ephemeral kinds, admitted */
+	uint64_t stored; /* events of stored kinds, committed */
 	uint64_t duplicates;
 	uint64_t ignored;    /* frames of a type we do not know */
 	uint64_t deliveries; /* events handed to a reader's queue */

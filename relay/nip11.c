@@ -13,6 +13,9 @@ static void write_limitation(struct buf *out)
 	(void)json_write_member_int(out, SLICE("max_subscriptions"), RELAY_SUBS_MAX);
 	(void)json_write_member_int(out, SLICE("max_subid_length"), MESSAGE_SUB_ID_MAX);
 	(void)json_write_member_int(out, SLICE("max_event_tags"), EVENT_TAGS_MAX);
+	(void)json_write_member_int(out, SLICE("max_limit"), RELAY_LIMIT_MAX);
+	(void)json_write_member_int(out, SLICE("default_limit"), RELAY_LIMIT_DEFAULT);
+	(void)json_write_member_int(out, SLICE("created_at_upper_limit"), RELAY_AHEAD_S);
 	(void)json_write_member_int(out, SLICE("min_pow_difficulty"), 0);
 	(void)json_write_member_bool(out, SLICE("auth_required"), false);
 	(void)json_write_member_bool(out, SLICE("payment_required"), false);
@@ -20,8 +23,8 @@ static void write_limitation(struct buf *out)
 	(void)buf_lit(out, "}");
 }
 
-/* What NIP-11 has no words for. created_at's range is here because it holds for frames
- * only. */
+/* What NIP-11 has no words for. created_at's range of frames is not that of stored kinds,
+ * which is in the limitation. */
 static void write_perch(struct buf *out)
 {
 	(void)json_write_key(out, SLICE("perch"));
@@ -32,7 +35,7 @@ static void write_perch(struct buf *out)
 	(void)json_write_member_int(out, SLICE("frame_fresh_seconds"), FRAME_FRESH_S);
 	(void)json_write_member_int(out, SLICE("window_seconds"), RELAY_WINDOW_S);
 	(void)json_write_member_int(out, SLICE("max_filters"), MESSAGE_FILTERS_MAX);
-	(void)json_write_member_bool(out, SLICE("stores_events"), false);
+	(void)json_write_member_bool(out, SLICE("stores_events"), true);
 	(void)buf_lit(out, "}");
 }
 
@@ -42,14 +45,14 @@ void nip11_write(struct buf *out)
 	(void)json_write_member_string(out, SLICE("name"), SLICE("Perch relay"));
 	(void)json_write_member_string(
 		out, SLICE("description"),
-		SLICE("Routes sealed kind 24200 frames between agents and their owners. "
-		      "Stored "
-		      "kinds are not kept: they are refused with \"blocked:\"."));
+		SLICE("Routes sealed kind 24200 frames between agents and their owners, "
+		      "and keeps stored kinds."));
 	(void)json_write_member_string(out, SLICE("software"), SLICE("perch"));
 	(void)json_write_member_string(out, SLICE("version"), slice_of(PERCH_VERSION));
-	/* 1 messages, 11 this, 40 expiration, 42 AUTH, 70 protected events. */
+	/* 1 messages, 9 deletion, 11 this, 40 expiration, 42 AUTH, 45 COUNT, 70 protected
+	 * events. */
 	(void)json_write_member_raw(out, SLICE("supported_nips"),
-				    SLICE("[1,11,40,42,70]"));
+				    SLICE("[1,9,11,40,42,45,70]"));
 	write_limitation(out);
 	write_perch(out);
 	(void)buf_lit(out, "}");

@@ -64,6 +64,7 @@ static bool write_some(struct outgoing *outgoing, struct outgoing_link *link,
 	core->counters.sent_bytes += len;
 	core->counters.writes++;
 	*written += len;
+	connection_sent(link->connection);
 	return true;
 }
 

@@ -1,9 +1,16 @@
 #include "relay/publish.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "relay/answer.h"
+#include "relay/scan.h"
+#include "relay/store.h"
+#include "relay/store_put.h"
 #include "relay/strip.h"
+#include "wire/base/mem.h"
+#include "wire/host/log.h"
 #include "wire/frame/limits.h"
 #include "wire/host/loop.h"
 
@@ -29,6 +36,7 @@ void connection_fall_behind(struct connection *connection)
 struct fan_out {
 	struct core *core;
 	const struct event *event;
+	bool is_stored;    /* a subscription may get it by its scan instead */
 	struct body *body; /* made for the first who needs it */
 	size_t readers;
 };
@@ -46,7 +54,39 @@ static struct body *fan_out_body(struct fan_out *fan_out)
 	} else {
 		fan_out->body = body_create(fan_out->event->text);
 	}
+	/* The same REQ sent again would find it in the store. */
+	fan_out->body->kept = fan_out->is_stored;
 	return fan_out->body;
+}
+
+/* Its subscriptions cannot go while the route is being walked. */
+static void mark_behind(struct core *core, struct connection *reader)
+{
+	reader->is_behind = true;
+	reader->next_behind = core->behind;
+	core->behind = reader;
+}
+
+/* Into the queue, or where it waits for EOSE; false when the reader is too slow. */
+static bool deliver(struct fan_out *fan_out, struct subscription *sub)
+{
+	struct connection *reader = sub->reader;
+	struct body *body = fan_out_body(fan_out);
+	bool was_empty = reader->queue.count == 0;
+
+	switch (fan_out->is_stored ? scan_hold(sub, body) : SCAN_NONE) {
+	case SCAN_HELD:
+		return true;
+	case SCAN_BEHIND:
+		return false;
+	case SCAN_NONE:
+		break;
+	}
+	if (!queue_push(&reader->queue, PARCEL_EVENT, sub->head, body))
+		return false;
+	if (was_empty)
+		reader->core->io->wake(reader);
+	return true;
 }
 
 static void on_match(void *ctx, struct subscription *sub)
@@ -54,19 +94,13 @@ static void on_match(void *ctx, struct subscription *sub)
 	struct fan_out *fan_out = ctx;
 	struct core *core = fan_out->core;
 	struct connection *reader = sub->reader;
-	bool was_empty = reader->queue.count == 0;
 
 	if (reader->is_behind)
 		return;
-	if (!queue_push(&reader->queue, PARCEL_EVENT, sub->head, fan_out_body(fan_out))) {
-		/* Its subscriptions cannot go while the route is being walked. */
-		reader->is_behind = true;
-		reader->next_behind = core->behind;
-		core->behind = reader;
+	if (!deliver(fan_out, sub)) {
+		mark_behind(core, reader);
 		return;
 	}
-	if (was_empty)
-		core->io->wake(reader);
 	if (reader->queue.bytes > core->counters.unsent_max)
 		core->counters.unsent_max = reader->queue.bytes;
 	core->counters.deliveries++;
@@ -76,6 +110,12 @@ static void on_match(void *ctx, struct subscription *sub)
 	}
 }
 
+/* Unsent bytes of a reader, also of those that wait for an EOSE. */
+static size_t unsent(const struct connection *connection)
+{
+	return connection->queue.bytes + connection->scans.held_bytes;
+}
+
 static struct connection *furthest_behind(struct core *core)
 {
 	struct connection *furthest = NULL;
@@ -83,15 +123,15 @@ static struct connection *furthest_behind(struct core *core)
 	size_t most = 0;
 
 	for (at = core->connections; at; at = at->next) {
-		if (at->state == CONNECTION_OPEN && at->queue.bytes > most) {
+		if (at->state == CONNECTION_OPEN && unsent(at) > most) {
 			furthest = at;
-			most = at->queue.bytes;
+			most = unsent(at);
 		}
 	}
 	return furthest;
 }
 
-static void publish_drop_behind(struct core *core)
+void publish_drop_behind(struct core *core)
 {
 	struct connection *reader;
 
@@ -126,6 +166,162 @@ static size_t publish_fan_out(struct core *core, const struct event *event,
 	return fan_out.readers;
 }
 
+/* Stored kinds */
+
+/* One event on its way to the disk. */
+struct publication {
+	struct core *core;
+	struct answer_slot *slot;
+	int64_t now;
+	char id_hex[64];
+	struct arena arena; /* holds text and event */
+	struct slice text;  /* as sent */
+	/* The writer's, until it is answered: */
+	struct event event;
+	struct buf json; /* canonical */
+	struct put_result result;
+};
+
+static void publication_destroy(struct publication *publication)
+{
+	arena_finish(&publication->arena);
+	buf_finish(&publication->json);
+	free(publication);
+}
+
+/* On the writer's thread: read again there, which saves the loop a copy of all parts. */
+static bool put_event(void *ctx, struct sqlite3 *db, struct err *err)
+{
+	struct publication *publication = ctx;
+	struct event *event = &publication->event;
+
+	(void)db;
+	if (!event_parse(publication->text, &publication->arena, event, err))
+		return false;
+	if (!event_write(event, &publication->json))
+		return err_set(err, ERR_TOO_LARGE, "event is too large");
+	event->text = buf_slice(&publication->json);
+	event->has_more = false;
+	return store_put_event(publication->core->put, event, event->text,
+			       publication->now, &publication->result, err);
+}
+
+/* Committed: whoever asked for it gets it now, and whoever asks from now on finds it. */
+static void publish_stored(struct core *core, const struct publication *publication)
+{
+	struct fan_out fan_out = {
+		.core = core, .event = &publication->event, .is_stored = true};
+	int64_t expires;
+
+	core->seq = publication->result.seq;
+	core->counters.stored++;
+	if (event_expires(fan_out.event, &expires) && expires <= core_now_s(core))
+		return;
+	core->fan_out++;
+	route_event(&core->route, fan_out.event, on_match, &fan_out);
+	body_unref(fan_out.body);
+	publish_drop_behind(core);
+}
+
+static void on_put(void *ctx, const struct err *err)
+{
+	struct publication *publication = ctx;
+	struct core *core = publication->core;
+	const struct put_result *result = &publication->result;
+	const struct slice id = {publication->id_hex, sizeof(publication->id_hex)};
+	char text[sizeof(err->text) + 16];
+	struct connection *connection;
+	enum refusal refusal = REFUSAL_DATABASE;
+	bool accepted = !err && result->verdict != PUT_REFUSED;
+
+	if (err)
+		(void)snprintf(text, sizeof(text), "error: %s", err->text);
+	else
+		(void)snprintf(text, sizeof(text), "%s", result->text);
+	if (!err && !accepted)
+		refusal = result->is_deleted ? REFUSAL_DELETED : REFUSAL_OLD;
+	if (accepted && result->verdict == PUT_DUPLICATE)
+		core->counters.duplicates++;
+	if (accepted && result->verdict == PUT_STORED)
+		publish_stored(core, publication);
+	connection = answer_now(publication->slot, id, accepted, refusal, text);
+	if (connection)
+		scan_go_on(connection);
+	publication_destroy(publication);
+}
+
+/* What it takes while it waits: the text, its parts, and its canonical form. */
+static size_t publication_bytes(const struct publication *publication)
+{
+	return sizeof(*publication) + 3 * publication->text.len;
+}
+
+static void store_event(struct connection *connection, const struct event *event,
+			struct slice id_hex)
+{
+	struct core *core = connection->core;
+	struct publication *publication = mem_alloc(sizeof(*publication));
+
+	publication->core = core;
+	publication->now = core_now_s(core);
+	memcpy(publication->id_hex, id_hex.ptr, sizeof(publication->id_hex));
+	arena_init(&publication->arena, 1024);
+	publication->text = arena_dup(&publication->arena, event->text);
+	buf_init(&publication->json, EVENT_MAX_BYTES);
+	if (connection->answers.taken - connection->answers.left >= PUBLISH_WAITING_MAX ||
+	    !store_write(core->store, put_event, on_put, publication,
+			 publication_bytes(publication))) {
+		publication_destroy(publication);
+		refuse_event(connection, id_hex, REFUSAL_DATABASE,
+			     "rate-limited: too many events wait for the disk, try "
+			     "again in a second");
+		return;
+	}
+	publication->slot = answer_later(connection);
+}
+
+/* So many in one transaction, so that no publisher waits long. */
+#define SWEEP_MAX 500
+
+struct sweep {
+	struct core *core;
+	int64_t now;
+	int64_t count;
+};
+
+static bool sweep(void *ctx, struct sqlite3 *db, struct err *err)
+{
+	struct sweep *job = ctx;
+
+	(void)db;
+	return store_put_sweep(job->core->put, job->now, SWEEP_MAX, &job->count, err);
+}
+
+static void on_swept(void *ctx, const struct err *err)
+{
+	struct sweep *job = ctx;
+	bool more = !err && job->count == SWEEP_MAX;
+
+	if (err)
+		log_warn("relay", "expired events stay on disk: %s", err->text);
+	if (more)
+		publish_sweep(job->core);
+	free(job);
+}
+
+void publish_sweep(struct core *core)
+{
+	struct sweep *job;
+
+	if (!core->store)
+		return;
+	job = mem_alloc(sizeof(*job));
+	job->core = core;
+	job->now = core_now_s(core);
+	if (!store_write(core->store, sweep, on_swept, job, sizeof(*job)))
+		free(job);
+}
+
 void publish_event(struct connection *connection, struct slice json)
 {
 	struct core *core = connection->core;
@@ -154,8 +350,11 @@ void publish_event(struct connection *connection, struct slice json)
 		core->counters.ignored++;
 		answer_ok(connection, id_hex, true, admission.text);
 		return;
+	case ADMIT_STORE:
+		store_event(connection, &event, id_hex);
+		return;
 	case ADMIT_PASS:
-		if (kind_is_gated(event.kind))
+		if (event.kind == FRAME_KIND)
 			core->counters.frames++;
 		else
 			core->counters.events++;

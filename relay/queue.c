@@ -194,6 +194,19 @@ size_t queue_take_frames(struct queue *queue, size_t bytes, struct buf *out)
 	return count;
 }
 
+bool queue_move(struct queue *from, struct queue *to)
+{
+	struct parcel *parcel;
+
+	while (from->count > 0) {
+		parcel = parcel_at(from, 0);
+		if (!queue_push(to, parcel->kind, parcel->head, parcel->body))
+			return false;
+		drop_oldest(from);
+	}
+	return true;
+}
+
 static bool is_forgotten(const struct parcel *parcel, const struct body *head,
 			 enum queue_forget what)
 {

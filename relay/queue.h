@@ -69,6 +69,9 @@ enum queue_forget {
 	QUEUE_FORGET_AGAIN, /* it was replaced: only its EOSE, and what the window serves
 			       again */
 };
+/* Moves everything unsent of @from behind what is in @to; false, and the rest stays, when
+ * that would pass the limit. */
+bool queue_move(struct queue *from, struct queue *to);
 /* Drops the unsent messages of one subscription. */
 void queue_forget(struct queue *queue, const struct body *head, enum queue_forget what);
 

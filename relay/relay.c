@@ -8,11 +8,13 @@
 
 #include "relay/book.h"
 #include "relay/connection.h"
+#include "relay/publish.h"
 #include "relay/server.h"
 #include "relay/settings.h"
 #include "relay/store.h"
 #include "relay/tls.h"
 #include "relay/tool.h"
+#include "relay/transfer.h"
 #include "wire/base/mem.h"
 #include "wire/host/log.h"
 #include "wire/host/loop.h"
@@ -84,6 +86,7 @@ static void on_expire(void *ctx)
 {
 	struct relay *relay = ctx;
 
+	publish_sweep(&relay->core);
 	window_expire(&relay->core.window, loop_unix_ms() / 1000);
 	core_recheck(&relay->core);
 	timer_start(relay->expire_timer, EXPIRE_EVERY_MS);
@@ -274,6 +277,9 @@ static bool start(struct relay *relay, struct err *err)
 	if (!book_load(store_db(relay->store), &relay->core.admit.owners,
 		       loop_unix_ms() / 1000, err))
 		return false;
+	relay->core.admit.open = settings->open;
+	if (!core_keep(&relay->core, relay->store, err))
+		return false;
 	if (!store_start(relay->store, relay->loop, err))
 		return false;
 	book_keep(relay->store, &relay->core.admit.owners);
@@ -299,6 +305,7 @@ static void finish(struct relay *relay)
 {
 	timer_destroy(relay->expire_timer);
 	timer_destroy(relay->stop_timer);
+	core_keep_no_more(&relay->core);
 	store_close(relay->store);
 	if (relay->loop) {
 		/* The last connections end in here. */
@@ -317,6 +324,10 @@ int relay_main(int argc, char *argv[])
 	struct err err;
 	int status = EXIT_FAILURE;
 
+	if (argc > 1 && strcmp(argv[1], "export") == 0)
+		return transfer_export(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "import") == 0)
+		return transfer_import(argc - 1, argv + 1);
 	switch (settings_read(argc, argv, &relay.settings)) {
 	case OPTIONS_OK:
 		break;

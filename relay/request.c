@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "relay/answer.h"
+#include "relay/scan.h"
 #include "wire/frame/limits.h"
 
 static size_t find_sub(const struct connection *connection, struct slice id)
@@ -22,7 +23,8 @@ static void remove_sub(struct connection *connection, size_t i, enum queue_forge
 	queue_forget(&connection->queue, sub->head, what);
 	route_remove(&connection->core->route, sub);
 	connection->sub_bytes -= sub->bytes;
-	subscription_destroy(sub);
+	if (!scan_drop(sub))
+		subscription_destroy(sub);
 	connection->subs[i] = connection->subs[--connection->sub_count];
 }
 
@@ -44,12 +46,32 @@ void request_refuse(struct connection *connection, struct slice id, enum refusal
 	answer_closed(connection, id, text);
 }
 
-/* What the window has goes out before EOSE, what comes from now on after it: nothing can
- * come between, because both happen in this one call. */
+/* What each filter may give from the store, once it gave what the window has. */
+static void find_room(const struct subscription *sub, size_t given,
+		      int64_t room[MESSAGE_FILTERS_MAX])
+{
+	size_t i, j;
+
+	for (i = 0; i < sub->filter_count; i++) {
+		const struct filter *filter = &sub->filters[i];
+
+		room[i] = filter->has_limit ? filter->limit : RELAY_LIMIT_DEFAULT;
+		if (room[i] > RELAY_LIMIT_MAX)
+			room[i] = RELAY_LIMIT_MAX;
+		for (j = 0; filter->has_limit && j < sub->frame_filter_count; j++)
+			if (sub->frame_filters[j] == filter)
+				room[i] -= (int64_t)given;
+	}
+}
+
+/* What the window and the store have goes out before EOSE, what comes from now on after
+ * it: nothing can come between, because the subscription is live and both have a place to
+ * end at before this call ends. */
 static void replay(struct connection *connection, struct subscription *sub)
 {
 	struct core *core = connection->core;
 	const struct window_entry **entries = NULL;
+	int64_t room[MESSAGE_FILTERS_MAX];
 	size_t count, i;
 
 	count = window_select(&core->window, sub->frame_filters, sub->frame_filter_count,
@@ -60,7 +82,9 @@ static void replay(struct connection *connection, struct subscription *sub)
 		seen_reach(&core->admit.seen, entries[i]->id);
 		core->counters.deliveries++;
 	}
-	connection_push(connection, PARCEL_EOSE, sub->head, NULL);
+	find_room(sub, count, room);
+	if (!scan_start(connection, sub, room))
+		connection_push(connection, PARCEL_EOSE, sub->head, NULL);
 }
 
 /* May it ask once more? */
@@ -79,8 +103,9 @@ bool request_take_ask(struct connection *connection)
 	return true;
 }
 
-void request_subscribe(struct connection *connection,
-		       const struct client_message *message)
+/* Parses the filters; what is wrong was answered when it is NULL. */
+static struct subscription *read_filters(struct connection *connection,
+					 const struct client_message *message)
 {
 	char text[sizeof(((struct err *)NULL)->text) + 16];
 	struct subscription *sub;
@@ -91,23 +116,33 @@ void request_subscribe(struct connection *connection,
 
 	if (!request_take_ask(connection)) {
 		request_refuse(connection, message->sub_id, REFUSAL_RATE, TOO_MANY_ASKS);
-		return;
+		return NULL;
 	}
 	sub = subscription_create(message->sub_id, message->filters,
 				  message->filter_count, connection->keys.keys[0],
 				  connection->keys.count, &gated, &err);
-	if (!sub) {
-		for (i = 0; i < message->filter_count; i++)
-			if (close_unless_utf8(connection, message->filters[i]))
-				return;
-		prefix = !gated ? (err.code == ERR_REFUSED ? "unsupported" : "invalid")
-				: (connection->keys.count == 0 ? "auth-required"
-							       : "restricted");
-		(void)snprintf(text, sizeof(text), "%s: %s", prefix, err.text);
-		request_refuse(connection, message->sub_id,
-			       gated ? REFUSAL_GATED : REFUSAL_FILTER, text);
+	if (sub)
+		return sub;
+	for (i = 0; i < message->filter_count; i++)
+		if (close_unless_utf8(connection, message->filters[i]))
+			return NULL;
+	prefix = !gated ? (err.code == ERR_REFUSED ? "unsupported" : "invalid")
+			: (connection->keys.count == 0 ? "auth-required" : "restricted");
+	(void)snprintf(text, sizeof(text), "%s: %s", prefix, err.text);
+	request_refuse(connection, message->sub_id,
+		       gated ? REFUSAL_GATED : REFUSAL_FILTER, text);
+	return NULL;
+}
+
+void request_subscribe(struct connection *connection,
+		       const struct client_message *message)
+{
+	char text[64];
+	struct subscription *sub = read_filters(connection, message);
+	size_t i;
+
+	if (!sub)
 		return;
-	}
 	i = find_sub(connection, message->sub_id);
 	if (i < connection->sub_count)
 		remove_sub(connection, i, QUEUE_FORGET_AGAIN);
@@ -136,6 +171,23 @@ void request_subscribe(struct connection *connection,
 	connection->sub_bytes += sub->bytes;
 	route_add(&connection->core->route, sub);
 	replay(connection, sub);
+}
+
+void request_count(struct connection *connection, const struct client_message *message)
+{
+	struct subscription *sub;
+
+	if (!connection->core->store) {
+		request_refuse(connection, message->sub_id, REFUSAL_COUNT,
+			       "unsupported: this relay stores no events to count");
+		return;
+	}
+	sub = read_filters(connection, message);
+	if (!sub || scan_count(connection, sub))
+		return;
+	subscription_destroy(sub);
+	request_refuse(connection, message->sub_id, REFUSAL_COUNT,
+		       "rate-limited: wait for the answers to earlier COUNTs");
 }
 
 void request_close(struct connection *connection, struct slice id)

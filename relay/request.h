@@ -10,6 +10,7 @@
 
 void request_subscribe(struct connection *connection,
 		       const struct client_message *message);
+void request_count(struct connection *connection, const struct client_message *message);
 /* CLOSE; an unknown id is silent. */
 void request_close(struct connection *connection, struct slice id);
 /* CLOSED, counted and logged; ends the subscription of that id if there is one. */

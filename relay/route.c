@@ -1,6 +1,7 @@
 #include "relay/route.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ enum condition {
 
 bool kind_is_gated(uint32_t kind)
 {
-	return kind == FRAME_KIND;
+	return kind == FRAME_KIND || kind == GIFT_KIND || kind == GIFT_EPHEMERAL_KIND;
 }
 
 /* Could the filter match a frame at all, as far as kinds go? */
@@ -266,10 +267,10 @@ struct subscription *subscription_create(struct slice id, const struct slice *fi
 			add_keys(sub, filter);
 		} else if (only_frames(filter)) {
 			*gated_out = true;
-			(void)err_set(
-				err, ERR_REFUSED,
-				"kind %d needs #p with your own authenticated key only",
-				FRAME_KIND);
+			(void)err_set(err, ERR_REFUSED,
+				      "kind %" PRIu32
+				      " needs #p with your own authenticated key only",
+				      filter->kinds[0]);
 			goto out;
 		}
 	}
@@ -346,18 +347,24 @@ void route_remove(struct route *route, struct subscription *sub)
 	route->count--;
 }
 
+bool subscription_takes(const struct subscription *sub, size_t i,
+			const struct event *event)
+{
+	const struct filter *filter = &sub->filters[i];
+	bool passes = !kind_is_gated(event->kind);
+	size_t j;
+
+	for (j = 0; j < sub->frame_filter_count && !passes; j++)
+		passes = sub->frame_filters[j] == filter;
+	return passes && filter_match(filter, event);
+}
+
 static bool matches(const struct subscription *sub, const struct event *event)
 {
 	size_t i;
 
-	if (kind_is_gated(event->kind)) {
-		for (i = 0; i < sub->frame_filter_count; i++)
-			if (filter_match(sub->frame_filters[i], event))
-				return true;
-		return false;
-	}
 	for (i = 0; i < sub->filter_count; i++)
-		if (filter_match(&sub->filters[i], event))
+		if (subscription_takes(sub, i, event))
 			return true;
 	return false;
 }
@@ -399,11 +406,13 @@ static void walk_short(const struct walk *walk, enum condition condition,
 
 static void walk_frame(const struct walk *walk)
 {
-	const struct tag *p = event_tag(walk->event, SLICE("p"));
 	uint8_t key[KEY_BYTES];
+	size_t i;
 
-	if (p && hex_decode(tag_value(p), key, sizeof(key)))
-		walk_short(walk, BY_FRAME, key_slice(key));
+	for (i = 0; i < walk->event->tag_count; i++)
+		if (slice_eq(walk->event->tags[i].values[0], SLICE("p")) &&
+		    hex_decode(tag_value(&walk->event->tags[i]), key, sizeof(key)))
+			walk_short(walk, BY_FRAME, key_slice(key));
 }
 
 /* Tag values may be as long as an event: the longest key grows on the heap. */

@@ -11,13 +11,17 @@
 #include "wire/nostr/event.h"
 #include "wire/nostr/filter.h"
 
-/* Kinds that only their p may read: a filter for nothing else must name the reader's own
- * key. */
+/* Messages wrapped for one reader (NIP-59), stored and ephemeral. */
+#define GIFT_KIND 1059
+#define GIFT_EPHEMERAL_KIND 21059
+/* Kinds that only their p may read, frames and gift wraps: a filter for nothing else must
+ * name the reader's own key. */
 bool kind_is_gated(uint32_t kind);
 
 /* One REQ of one connection. Made by subscription_create(); the links are the route's. */
 struct subscription {
 	void *reader;       /* whoever is told of a match; the maker's */
+	struct scan *scan;  /* its way through the store, until EOSE; the maker's */
 	struct arena arena; /* holds id, filters, frame_filters, keys, links */
 	struct slice id;
 	struct body *head; /* id as a JSON string, for the queue */
@@ -46,6 +50,10 @@ struct subscription *subscription_create(struct slice id, const struct slice *fi
 					 size_t filter_count, const uint8_t *keys,
 					 size_t key_count, bool *gated_out,
 					 struct err *err);
+/* The one gate, for live events, scans and counts: does filter @i match, and may its
+ * reader have the event? Reads only what never changes, so any thread may ask. */
+bool subscription_takes(const struct subscription *sub, size_t i,
+			const struct event *event);
 /* NULL is fine. Take it out of its route first. */
 void subscription_destroy(struct subscription *sub);
 
@@ -66,7 +74,7 @@ void route_finish(struct route *route);
 void route_add(struct route *route, struct subscription *sub);
 void route_remove(struct route *route, struct subscription *sub);
 /* Calls @on_match once for each subscription that @event matches. It must not add or
- * remove any. A frame is found by its first p. */
+ * remove any. Events of gated kinds are found by their p. */
 void route_event(struct route *route, const struct event *event,
 		 void (*on_match)(void *ctx, struct subscription *sub), void *ctx);
 

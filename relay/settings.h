@@ -25,6 +25,7 @@ struct settings {
 	const char *tls_cert, *tls_key; /* both or neither */
 	struct option_list allow_origins, urls;
 	struct proxies proxies;
+	bool open;    /* takes stored kinds without AUTH */
 	bool by_list; /* serves listed owners only */
 	int64_t connections_max, address_max;
 	bool count_loopback;

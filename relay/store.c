@@ -30,18 +30,27 @@ struct list {
 	size_t bytes;
 };
 
+/* One thread, with a connection to the database of its own. */
+struct worker {
+	struct store *store;
+	struct sqlite3 *db;
+	/* Does some of what waits; false when nothing did. */
+	bool (*work)(struct worker *worker);
+	uv_thread_t thread;
+	bool started;
+	uv_cond_t more;
+	struct list waiting; /* under the mutex */
+};
+
 struct store {
-	struct sqlite3 *db; /* the writer's, once there is one */
+	struct worker writer, reader;
 	int lock;
-	bool started;   /* the thread runs */
 	bool has_async; /* answers go to the loop */
-	uv_thread_t writer;
 	uv_async_t async;
 	uv_mutex_t mutex;
-	uv_cond_t more;
 	/* Under the mutex: */
-	struct list waiting, done;
-	size_t bytes; /* of both, and of what is being written */
+	struct list done;
+	size_t bytes; /* of all jobs that were not answered */
 	bool ending;
 };
 
@@ -85,17 +94,31 @@ static int take_lock(const char *path, struct err *err)
 	return fd;
 }
 
+static bool write_some(struct worker *writer);
+static bool read_some(struct worker *reader);
+
+static void worker_init(struct worker *worker, struct store *store,
+			bool (*work)(struct worker *worker))
+{
+	worker->store = store;
+	worker->work = work;
+	(void)uv_cond_init(&worker->more);
+}
+
 struct store *store_open(const char *path, struct err *err)
 {
 	struct store *store = mem_alloc(sizeof(*store));
 
 	(void)uv_mutex_init(&store->mutex);
-	(void)uv_cond_init(&store->more);
+	worker_init(&store->writer, store, write_some);
+	worker_init(&store->reader, store, read_some);
 	store->lock = take_lock(path, err);
 	/* An OK says that the event survives a power cut: NORMAL would lose the last
 	 * commits. */
-	if (store->lock >= 0 && db_open(path, store_migrations, &store->db, err) &&
-	    db_exec(store->db, "PRAGMA synchronous = FULL", err))
+	if (store->lock >= 0 && db_open(path, store_migrations, &store->writer.db, err) &&
+	    db_exec(store->writer.db, "PRAGMA synchronous = FULL", err) &&
+	    db_open(path, store_migrations, &store->reader.db, err) &&
+	    db_exec(store->reader.db, "PRAGMA query_only = ON", err))
 		return store;
 	store_close(store);
 	return NULL;
@@ -103,26 +126,32 @@ struct store *store_open(const char *path, struct err *err)
 
 struct sqlite3 *store_db(struct store *store)
 {
-	assert(!store->started);
-	return store->db;
+	assert(!store->writer.started);
+	return store->writer.db;
+}
+
+struct sqlite3 *store_reader_db(struct store *store)
+{
+	assert(!store->reader.started);
+	return store->reader.db;
 }
 
 /* Runs one job so that its failure undoes only what it did itself. False when the whole
  * transaction is lost: a full disk, for one, ends it. */
 static bool run_job(struct store *store, struct job *job, struct err *err)
 {
-	if (!db_exec(store->db, "SAVEPOINT job", err))
+	if (!db_exec(store->writer.db, "SAVEPOINT job", err))
 		return false;
-	job->ok = job->run(job->ctx, store->db, &job->err);
-	if (sqlite3_get_autocommit(store->db)) {
+	job->ok = job->run(job->ctx, store->writer.db, &job->err);
+	if (sqlite3_get_autocommit(store->writer.db)) {
 		*err = job->err;
 		if (job->ok)
 			(void)err_set(err, ERR_SYSTEM, "the transaction was given up");
 		return false;
 	}
-	if (!job->ok && !db_exec(store->db, "ROLLBACK TO job", err))
+	if (!job->ok && !db_exec(store->writer.db, "ROLLBACK TO job", err))
 		return false;
-	return db_exec(store->db, "RELEASE job", err);
+	return db_exec(store->writer.db, "RELEASE job", err);
 }
 
 /* One transaction over the front of @batch: all of it is committed, or none. Returns the
@@ -133,16 +162,16 @@ static struct job *write_batch(struct store *store, struct job *batch)
 	struct job *job = batch;
 	struct job *at;
 	struct err err;
-	bool ok = db_exec(store->db, "BEGIN IMMEDIATE", &err);
+	bool ok = db_exec(store->writer.db, "BEGIN IMMEDIATE", &err);
 
 	do {
 		ok = ok && run_job(store, job, &err);
 		job = job->next;
 	} while (job && loop_now_ms() < until_ms);
-	if (ok && db_exec(store->db, "COMMIT", &err))
+	if (ok && db_exec(store->writer.db, "COMMIT", &err))
 		return job;
-	if (!sqlite3_get_autocommit(store->db))
-		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+	if (!sqlite3_get_autocommit(store->writer.db))
+		(void)sqlite3_exec(store->writer.db, "ROLLBACK", NULL, NULL, NULL);
 	for (at = batch; at != job; at = at->next) {
 		at->ok = false;
 		at->err = err;
@@ -156,9 +185,9 @@ static struct job *take_batch(struct store *store)
 	struct list batch = {0};
 	size_t count = 0;
 
-	while (store->waiting.first && count < STORE_BATCH_MAX &&
+	while (store->writer.waiting.first && count < STORE_BATCH_MAX &&
 	       batch.bytes < STORE_BATCH_BYTES_MAX) {
-		list_put(&batch, list_take(&store->waiting));
+		list_put(&batch, list_take(&store->writer.waiting));
 		count++;
 	}
 	return batch.first;
@@ -180,8 +209,9 @@ static void hand_back(struct store *store, struct job *job, const struct job *en
 }
 
 /* Writes some of what waits; false when nothing did. */
-static bool write_some(struct store *store)
+static bool write_some(struct worker *writer)
 {
+	struct store *store = writer->store;
 	struct job *batch, *left;
 
 	uv_mutex_lock(&store->mutex);
@@ -197,18 +227,38 @@ static bool write_some(struct store *store)
 	return true;
 }
 
-static void writer_main(void *arg)
+/* One job in a snapshot of its own. */
+static bool read_some(struct worker *reader)
 {
-	struct store *store = arg;
+	struct store *store = reader->store;
+	struct job *job;
+
+	uv_mutex_lock(&store->mutex);
+	job = list_take(&reader->waiting);
+	uv_mutex_unlock(&store->mutex);
+	if (!job)
+		return false;
+	job->next = NULL;
+	job->ok = db_exec(reader->db, "BEGIN", &job->err) &&
+		  job->run(job->ctx, reader->db, &job->err);
+	(void)sqlite3_exec(reader->db, "ROLLBACK", NULL, NULL, NULL);
+	hand_back(store, job, NULL);
+	return true;
+}
+
+static void worker_main(void *arg)
+{
+	struct worker *worker = arg;
+	struct store *store = worker->store;
 	bool ending = false;
 
 	while (!ending) {
 		uv_mutex_lock(&store->mutex);
-		while (!store->waiting.first && !store->ending)
-			uv_cond_wait(&store->more, &store->mutex);
-		ending = store->ending && !store->waiting.first;
+		while (!worker->waiting.first && !store->ending)
+			uv_cond_wait(&worker->more, &store->mutex);
+		ending = store->ending && !worker->waiting.first;
 		uv_mutex_unlock(&store->mutex);
-		(void)write_some(store);
+		(void)worker->work(worker);
 	}
 }
 
@@ -232,8 +282,8 @@ static void answer_all(struct store *store)
 
 void store_step(struct store *store)
 {
-	assert(!store->started);
-	while (write_some(store))
+	assert(!store->writer.started && !store->reader.started);
+	while (write_some(&store->writer) || read_some(&store->reader))
 		answer_all(store);
 }
 
@@ -242,20 +292,34 @@ static void on_async(uv_async_t *async)
 	answer_all(async->data);
 }
 
+static bool worker_start(struct worker *worker, struct err *err)
+{
+	if (uv_thread_create(&worker->thread, worker_main, worker) != 0)
+		return err_set(err, ERR_SYSTEM, "cannot start a thread for the database");
+	worker->started = true;
+	return true;
+}
+
+static void worker_join(struct worker *worker)
+{
+	if (!worker->started)
+		return;
+	(void)uv_thread_join(&worker->thread);
+	worker->started = false;
+}
+
 bool store_start(struct store *store, struct loop *loop, struct err *err)
 {
 	(void)uv_async_init(loop->uv, &store->async, on_async);
 	store->async.data = store;
 	store->has_async = true;
-	if (uv_thread_create(&store->writer, writer_main, store) != 0)
-		return err_set(err, ERR_SYSTEM, "cannot start the thread that writes");
-	store->started = true;
-	return true;
+	return worker_start(&store->writer, err) && worker_start(&store->reader, err);
 }
 
 static void destroy(struct store *store)
 {
-	uv_cond_destroy(&store->more);
+	uv_cond_destroy(&store->writer.more);
+	uv_cond_destroy(&store->reader.more);
 	uv_mutex_destroy(&store->mutex);
 	free(store);
 }
@@ -269,20 +333,20 @@ void store_close(struct store *store)
 {
 	if (!store)
 		return;
-	if (store->started) {
-		uv_mutex_lock(&store->mutex);
-		store->ending = true;
-		uv_cond_signal(&store->more);
-		uv_mutex_unlock(&store->mutex);
-		(void)uv_thread_join(&store->writer);
-		store->started = false;
-	}
+	uv_mutex_lock(&store->mutex);
+	store->ending = true;
+	uv_cond_signal(&store->writer.more);
+	uv_cond_signal(&store->reader.more);
+	uv_mutex_unlock(&store->mutex);
+	worker_join(&store->writer);
+	worker_join(&store->reader);
 	/* An answer may ask for more. */
-	if (store->db) {
+	if (store->reader.db) {
 		answer_all(store);
 		store_step(store);
 	}
-	db_close(store->db);
+	db_close(store->reader.db);
+	db_close(store->writer.db);
 	if (store->lock >= 0)
 		(void)close(store->lock);
 	if (store->has_async)
@@ -291,25 +355,38 @@ void store_close(struct store *store)
 		destroy(store);
 }
 
+/* Under the mutex. */
+static void put_job(struct worker *worker, store_job *run, store_done *done, void *ctx,
+		    size_t bytes)
+{
+	struct job *job = mem_alloc(sizeof(*job));
+
+	job->run = run;
+	job->done = done;
+	job->ctx = ctx;
+	job->bytes = bytes;
+	list_put(&worker->waiting, job);
+	worker->store->bytes += bytes;
+	uv_cond_signal(&worker->more);
+}
+
 bool store_write(struct store *store, store_job *run, store_done *done, void *ctx,
 		 size_t bytes)
 {
-	struct job *job;
 	bool ok;
 
-	bytes += sizeof(*job);
+	bytes += sizeof(struct job);
 	uv_mutex_lock(&store->mutex);
 	ok = store->bytes + bytes <= STORE_QUEUE_MAX;
-	if (ok) {
-		job = mem_alloc(sizeof(*job));
-		job->run = run;
-		job->done = done;
-		job->ctx = ctx;
-		job->bytes = bytes;
-		list_put(&store->waiting, job);
-		store->bytes += bytes;
-		uv_cond_signal(&store->more);
-	}
+	if (ok)
+		put_job(&store->writer, run, done, ctx, bytes);
 	uv_mutex_unlock(&store->mutex);
 	return ok;
+}
+
+void store_read(struct store *store, store_job *run, store_done *done, void *ctx)
+{
+	uv_mutex_lock(&store->mutex);
+	put_job(&store->reader, run, done, ctx, 0);
+	uv_mutex_unlock(&store->mutex);
 }

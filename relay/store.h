@@ -15,7 +15,7 @@ struct sqlite3;
 /* What the relay keeps on disk: events of stored kinds, and small tables of other modules
  * (their schema is a script in store_schema.c). One thread writes: it takes what waits,
  * commits it as one transaction and only then answers, on the loop and in the order of
- * asking. The loop never waits for the disk. */
+ * asking. Another thread reads. The loop never waits for the disk. */
 struct store;
 
 /* What may wait for the disk before more is refused; our choice. */
@@ -34,6 +34,8 @@ struct store *store_open(const char *path, struct err *err);
 /* The database, for a module that reads its tables at start: before store_start() only.
  */
 struct sqlite3 *store_db(struct store *store);
+/* The reader's own connection to it, for what is to be prepared there: likewise. */
+struct sqlite3 *store_reader_db(struct store *store);
 /* Starts the threads; answers come on @loop. Without this (a test) store_step() does
  * their work. */
 bool store_start(struct store *store, struct loop *loop, struct err *err);
@@ -59,5 +61,10 @@ typedef void store_done(void *ctx, const struct err *err);
  */
 bool store_write(struct store *store, store_job *job, store_done *done, void *ctx,
 		 size_t bytes);
+
+/* Has a job done by the reader, in a snapshot of its own that ends with the job: whatever
+ * was committed before is in it. Answered like store_write(). Whoever asks bounds what
+ * waits here. */
+void store_read(struct store *store, store_job *job, store_done *done, void *ctx);
 
 #endif

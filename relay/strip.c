@@ -47,3 +47,48 @@ bool event_strip(struct slice json_text, struct buf *out)
 	(void)buf_append_byte(out, '}');
 	return buf_ok(out);
 }
+
+static void write_hex(struct buf *out, const char *key, const uint8_t *bytes, size_t len)
+{
+	(void)json_write_key(out, slice_of(key));
+	(void)buf_append_byte(out, '"');
+	(void)buf_append_hex(out, bytes, len);
+	(void)buf_append_byte(out, '"');
+}
+
+static void write_tag(struct buf *out, const struct tag *tag)
+{
+	size_t i;
+
+	for (i = 0; i < tag->count; i++) {
+		(void)buf_append_byte(out, i == 0 ? '[' : ',');
+		(void)json_write_string(out, tag->values[i]);
+	}
+	(void)buf_append_byte(out, ']');
+}
+
+bool event_write(const struct event *event, struct buf *out)
+{
+	size_t i;
+
+	(void)buf_append_byte(out, '{');
+	write_hex(out, "id", event->id, sizeof(event->id));
+	write_hex(out, "pubkey", event->pubkey, sizeof(event->pubkey));
+	(void)json_write_member_int(out, SLICE("created_at"), event->created_at);
+	(void)json_write_member_int(out, SLICE("kind"), event->kind);
+	(void)json_write_key(out, SLICE("tags"));
+	(void)buf_append_byte(out, '[');
+	for (i = 0; i < event->tag_count; i++) {
+		if (i > 0)
+			(void)buf_append_byte(out, ',');
+		write_tag(out, &event->tags[i]);
+	}
+	(void)buf_append_byte(out, ']');
+	(void)json_write_key(out, SLICE("content"));
+	(void)buf_append_byte(out, '"');
+	(void)json_write_raw(out, event->content);
+	(void)buf_append_byte(out, '"');
+	write_hex(out, "sig", event->sig, sizeof(event->sig));
+	(void)buf_append_byte(out, '}');
+	return buf_ok(out);
+}

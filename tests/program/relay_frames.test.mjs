@@ -306,15 +306,6 @@ test("no frame is lost or doubled between the window and live", async () => {
 	await Promise.all([writer.close(), reader.close()]);
 });
 
-test("stored kinds are refused with blocked and a reason", async () => {
-	const key = makeKey();
-	const peer = await Peer.as(relay.url, key);
-	const ok = await peer.publish(sign(key, { kind: 1, content: "hello" }));
-	assert.deepEqual(ok.slice(2), [false,
-		"blocked: this relay does not store events yet; it routes kind 24200 frames"]);
-	await peer.close();
-});
-
 test("other ephemeral kinds reach whoever asks, the publisher too", async () => {
 	const key = makeKey();
 	const peer = await Peer.as(relay.url, key);

@@ -52,10 +52,10 @@ test("NIP-11 comes with its own type, for any origin, with the date", async () =
 	assert.equal(answer.headers.get("access-control-allow-origin"), "*");
 	assert.ok(Math.abs(Date.parse(answer.headers.get("date")) - Date.now()) < 5000);
 	const body = await answer.json();
-	assert.deepEqual(body.supported_nips, [1, 11, 40, 42, 70]);
-	assert.match(body.description, /not kept/);
+	assert.deepEqual(body.supported_nips, [1, 9, 11, 40, 42, 45, 70]);
+	assert.match(body.description, /keeps stored kinds/);
 	assert.equal(body.perch.backfill_per_second, 20);
-	assert.equal(body.perch.stores_events, false);
+	assert.equal(body.perch.stores_events, true);
 });
 
 test("OPTIONS is answered for CORS", async () => {
@@ -266,11 +266,11 @@ test("metrics and health have a port of their own when asked for", async () => {
 	const other = await startRelay(["--metrics", "127.0.0.1:0"]);
 	const key = makeKey();
 	const peer = await Peer.as(other.url, key);
-	await peer.publish(sign(key, { kind: 1 }));
+	await peer.publish(sign(key, { kind: 22242 }));
 	await peer.settle();
 	const base = /metrics on (http:\/\/[\d.:]+)\/metrics/.exec(other.stderr())[1];
 	const text = await (await fetch(`${base}/metrics`)).text();
-	assert.match(text, /^perch_relay_refused_total\{reason="stored_kind"\} 1$/m);
+	assert.match(text, /^perch_relay_refused_total\{reason="kind"\} 1$/m);
 	assert.match(text, /^perch_relay_connections 1$/m);
 	checkExposition(text);
 	assert.equal(await (await fetch(`${base}/healthz`)).text(), "ok\n");

@@ -84,13 +84,6 @@ test("a refused REQ ends the subscription that had its id", async () => {
 	await peer.close();
 });
 
-test("COUNT is answered with CLOSED unsupported", async () => {
-	const peer = await Peer.open(relay.url);
-	peer.send("COUNT", "c", { kinds: [1] });
-	assert.match((await peer.next("CLOSED", "c"))[2], /^unsupported: ./);
-	await peer.close();
-});
-
 test("subscription ids are echoed exactly", async () => {
 	const peer = await Peer.open(relay.url);
 	for (const id of ['quo"te', "back\\slash", "tab\tand\nline", "жар-птица 🦜", " ", "\u007f"])
@@ -204,10 +197,10 @@ test("a flood of refusals is one log line a reason, with a count", async () => {
 	const key = makeKey();
 	const peer = await Peer.as(other.url, key);
 	for (let i = 0; i < 50; i++)
-		await peer.publish(sign(key, { kind: 1, content: String(i) }));
+		await peer.publish(sign(key, { kind: 22242, content: String(i) }));
 	await peer.close();
 	await other.stop();
-	assert.equal(other.stderr().match(/reason=stored_kind/g).length, 1);
+	assert.equal(other.stderr().match(/reason=kind/g).length, 1);
 });
 
 test("a control to an agent that never showed its attestation is refused", async () => {

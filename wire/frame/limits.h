@@ -23,7 +23,10 @@
 #define RELAY_WINDOW_S 300
 #define RELAY_WINDOW_OWNER_MAX (4u << 20)
 #define RELAY_WINDOW_MAX (256u << 20)
-#define RELAY_FRAMES_PER_S 100 /* per agent */
+#define RELAY_FRAMES_PER_S 100  /* per agent */
+#define RELAY_LIMIT_DEFAULT 500 /* stored events that a filter without limit gives */
+#define RELAY_LIMIT_MAX 5000    /* and one with a larger limit */
+#define RELAY_AHEAD_S 900       /* created_at of stored kinds beyond the clock */
 
 #define AGENT_LINE_MAX (64u << 20)  /* bytes of one ACP line */
 #define AGENT_MIRROR_MAX (8u << 20) /* bytes of a line that the feed keeps */

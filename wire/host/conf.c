@@ -44,6 +44,7 @@ static const char *const options[] = {
 	"log-level",
 	"metrics",
 	"name",
+	"open",
 	"owner-bytes",
 	"owner-connections",
 	"owner-events",
