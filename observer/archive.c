@@ -10,7 +10,7 @@
 #define BATCH_MAX \
 	200 /* stores in one transaction. Measured: facts, 100 rows are enough */
 
-enum job_type { JOB_FRAME, JOB_BODY, JOB_GONE, JOB_ROWS, JOB_EVENT };
+enum job_type { JOB_FRAME, JOB_BODY, JOB_GONE, JOB_ROWS, JOB_FOLDS, JOB_EVENT };
 
 struct job {
 	struct job *next;
@@ -22,6 +22,7 @@ struct job {
 	struct frame_range range;
 	char *text; /* plaintext, body, channel */
 	size_t len;
+	char *skip; /* tag, or NULL */
 	bool has_before;
 	struct pos pos;
 	size_t limit;
@@ -72,6 +73,7 @@ static void job_destroy(struct job *job)
 {
 	archive_db_answer_finish(&job->answer);
 	free(job->text);
+	free(job->skip);
 	free(job);
 }
 
@@ -107,6 +109,7 @@ static bool store(struct archive_db *db, struct job *job, struct err *err)
 	case JOB_GONE:
 		return archive_db_gone(db, job->agent, job->epoch, job->range, err);
 	case JOB_ROWS:
+	case JOB_FOLDS:
 	case JOB_EVENT:
 		break;
 	}
@@ -151,6 +154,9 @@ static void answer(struct archive *archive, struct job *job)
 		out->ok = archive_db_rows(archive->db, job->agent, channel,
 					  job->has_before ? &job->pos : NULL, job->limit,
 					  out, &out->err);
+	else if (job->type == JOB_FOLDS)
+		out->ok = archive_db_folds(archive->db, job->agent, channel, &job->pos,
+					   slice_of(job->skip), out, &out->err);
 	else
 		out->ok = archive_db_event(archive->db, job->agent, &job->pos, out,
 					   &out->err);
@@ -314,6 +320,19 @@ void archive_rows(struct archive *archive, const uint8_t *agent, struct slice ch
 	if (before)
 		job->pos = *before;
 	job->limit = limit;
+	job->done = done;
+	job->ctx = ctx;
+	put(archive, job);
+}
+
+void archive_folds(struct archive *archive, const uint8_t *agent, struct slice channel,
+		   const struct pos *before, struct slice skip, archive_done *done,
+		   void *ctx)
+{
+	struct job *job = job_create(JOB_FOLDS, agent, channel);
+
+	job->skip = mem_dup(skip);
+	job->pos = *before;
 	job->done = done;
 	job->ctx = ctx;
 	put(archive, job);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "observer/fold.h"
 #include "observer/pos.h"
 #include "wire/base/err.h"
 #include "wire/base/slice.h"
@@ -59,13 +60,23 @@ struct archive_row {
 	size_t id_len, json_len;
 };
 
+/* A segment, derived again. */
+struct archive_fold {
+	struct fold *fold;
+	struct buf tag; /* model_segment_tag() */
+	bool is_turn;
+};
+
 struct archive_answer {
 	bool ok;
 	struct err err;
 	struct archive_row *rows; /* ascending */
 	size_t row_count;
 	bool more;
-	char *text; /* the event */
+	struct archive_fold *folds; /* the newest first */
+	size_t fold_count;
+	struct pos low; /* what is before it was not looked at */
+	char *text;     /* the event */
 	size_t text_len;
 };
 /* Called on the loop; @answer lives until it returns. */
@@ -74,6 +85,10 @@ typedef void archive_done(void *ctx, const struct archive_answer *answer);
 /* The newest @limit rows before @before (NULL: the newest). */
 void archive_rows(struct archive *archive, const uint8_t *agent, struct slice channel,
 		  const struct pos *before, size_t limit, archive_done *done, void *ctx);
+/* The segments of some events before @before, without the one named @skip. */
+void archive_folds(struct archive *archive, const uint8_t *agent, struct slice channel,
+		   const struct pos *before, struct slice skip, archive_done *done,
+		   void *ctx);
 void archive_event(struct archive *archive, const uint8_t *agent, const struct pos *pos,
 		   archive_done *done, void *ctx);
 

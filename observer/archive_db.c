@@ -529,14 +529,37 @@ static void page_add(struct page *page, const struct row *row, struct slice turn
 	buf_finish(&json);
 }
 
+/* A segment of @agent, whose newest epoch that is. */
+static struct fold *derive(struct archive_db *db, int64_t agent, struct slice channel,
+			   const struct group *group, struct slice tag,
+			   const char *newest_epoch)
+{
+	struct fold *fold = fold_create(channel, tag, group->has_turn);
+	struct pos range[2];
+	struct sqlite3_stmt *statement = group_events(db, agent, channel, group, range);
+	struct slice text;
+
+	while (sqlite3_step(statement) == SQLITE_ROW) {
+		struct observer_event event;
+		int64_t unix_ms;
+		struct pos pos;
+
+		if (event_text(db, agent, statement, &text) &&
+		    observer_event_parse(text, &event, NULL) &&
+		    model_place(group->epoch, &event, &pos, &unix_ms))
+			fold_event(fold, &event, &pos, unix_ms, NULL);
+	}
+	(void)sqlite3_reset(statement);
+	if (*group->epoch && strcmp(group->epoch, newest_epoch) < 0)
+		fold_end_epoch(fold);
+	return fold;
+}
+
 static void page_derive(struct page *page, struct slice channel,
 			const struct group *group)
 {
 	struct buf tag = {0};
-	struct pos range[2];
-	struct sqlite3_stmt *statement;
 	struct fold *fold;
-	struct slice text;
 
 	group_tag(group, channel, &tag);
 	if (map_get(&page->seen, buf_slice(&tag)) || page->seen.count > GROUPS_MAX) {
@@ -544,21 +567,8 @@ static void page_derive(struct page *page, struct slice channel,
 		return;
 	}
 	(void)map_put(&page->seen, buf_slice(&tag), page);
-	fold = fold_create(channel, buf_slice(&tag), group->has_turn);
-	statement = group_events(page->db, page->agent, channel, group, range);
-	while (sqlite3_step(statement) == SQLITE_ROW) {
-		struct observer_event event;
-		int64_t unix_ms;
-		struct pos pos;
-
-		if (event_text(page->db, page->agent, statement, &text) &&
-		    observer_event_parse(text, &event, NULL) &&
-		    model_place(group->epoch, &event, &pos, &unix_ms))
-			fold_event(fold, &event, &pos, unix_ms, NULL);
-	}
-	(void)sqlite3_reset(statement);
-	if (*group->epoch && strcmp(group->epoch, page->newest_epoch) < 0)
-		fold_end_epoch(fold);
+	fold = derive(page->db, page->agent, channel, group, buf_slice(&tag),
+		      page->newest_epoch);
 	for (size_t i = 0; i < fold->row_count; i++)
 		page_add(page, fold->rows[i],
 			 group->has_turn ? buf_slice(&group->turn) : SLICE_EMPTY);
@@ -566,17 +576,17 @@ static void page_derive(struct page *page, struct slice channel,
 	buf_finish(&tag);
 }
 
-/* Derives the segments of the SCAN_EVENTS events before @low, which moves down to the
- * last of them. False when there are no more. */
-static bool page_scan(struct page *page, struct pos *low)
+/* The segments that the SCAN_EVENTS events before @low are of, one for each event; @low
+ * moves down to the last of them. */
+static size_t scan_groups(struct archive_db *db, int64_t agent, struct slice channel,
+			  struct pos *low, struct group groups[SCAN_EVENTS])
 {
-	struct group *groups = mem_array(SCAN_EVENTS, sizeof(*groups));
-	struct sqlite3_stmt *statement = begin(page->db, SCAN_BACK);
+	struct sqlite3_stmt *statement = begin(db, SCAN_BACK);
 	const struct pos from = *low;
 	size_t count = 0;
 
-	(void)sqlite3_bind_int64(statement, 1, page->agent);
-	bind_text(statement, 2, page->channel);
+	(void)sqlite3_bind_int64(statement, 1, agent);
+	bind_text(statement, 2, channel);
 	bind_text(statement, 3, slice_of(from.epoch));
 	(void)sqlite3_bind_int64(statement, 4, (int64_t)from.seq);
 	(void)sqlite3_bind_int64(statement, 5, SCAN_EVENTS);
@@ -595,6 +605,17 @@ static bool page_scan(struct page *page, struct pos *low)
 		count++;
 	}
 	(void)sqlite3_reset(statement);
+	return count;
+}
+
+/* Derives the segments of the SCAN_EVENTS events before @low, which moves down to the
+ * last of them. False when there are no more. */
+static bool page_scan(struct page *page, struct pos *low)
+{
+	struct group *groups = mem_array(SCAN_EVENTS, sizeof(*groups));
+	const size_t count =
+		scan_groups(page->db, page->agent, page->channel, low, groups);
+
 	for (size_t i = 0; i < count; i++) {
 		page_derive(page, page->channel, &groups[i]);
 		buf_finish(&groups[i].turn);
@@ -722,6 +743,44 @@ bool archive_db_rows(struct archive_db *db, const uint8_t *agent, struct slice c
 	return true;
 }
 
+bool archive_db_folds(struct archive_db *db, const uint8_t *agent, struct slice channel,
+		      const struct pos *before, struct slice skip,
+		      struct archive_answer *out, struct err *err)
+{
+	struct group *groups = mem_array(SCAN_EVENTS, sizeof(*groups));
+	const int64_t id = agent_find(db, agent);
+	char epoch[17];
+	struct map seen;
+	size_t count;
+
+	map_init(&seen);
+	newest_epoch(db, id, epoch);
+	out->low = *before;
+	count = scan_groups(db, id, channel, &out->low, groups);
+	out->folds = mem_array(count + 1, sizeof(*out->folds));
+	out->more = count == SCAN_EVENTS;
+	for (size_t i = 0; i < count; i++) {
+		struct archive_fold *fold = &out->folds[out->fold_count];
+
+		group_tag(&groups[i], channel, &fold->tag);
+		if (map_put(&seen, buf_slice(&fold->tag), db) ||
+		    slice_eq(buf_slice(&fold->tag), skip)) {
+			buf_clear(&fold->tag);
+			continue;
+		}
+		fold->is_turn = groups[i].has_turn;
+		fold->fold =
+			derive(db, id, channel, &groups[i], buf_slice(&fold->tag), epoch);
+		out->fold_count++;
+	}
+	for (size_t i = 0; i < count; i++)
+		buf_finish(&groups[i].turn);
+	buf_finish(&out->folds[out->fold_count].tag);
+	free(groups);
+	map_finish(&seen);
+	return id != 0 || err_set(err, ERR_NOT_FOUND, "no such agent");
+}
+
 bool archive_db_event(struct archive_db *db, const uint8_t *agent, const struct pos *pos,
 		      struct archive_answer *out, struct err *err)
 {
@@ -745,6 +804,11 @@ void archive_db_answer_finish(struct archive_answer *answer)
 {
 	for (size_t i = 0; i < answer->row_count; i++)
 		row_finish(&answer->rows[i]);
+	for (size_t i = 0; i < answer->fold_count; i++) {
+		fold_destroy(answer->folds[i].fold);
+		buf_finish(&answer->folds[i].tag);
+	}
+	free(answer->folds);
 	free(answer->rows);
 	free(answer->text);
 }

@@ -25,6 +25,10 @@ bool archive_db_load(struct archive_db *db, const struct archive_loader *loader,
 bool archive_db_rows(struct archive_db *db, const uint8_t *agent, struct slice channel,
 		     const struct pos *before, size_t limit, struct archive_answer *out,
 		     struct err *err);
+/* Fills folds, fold_count, low, more. */
+bool archive_db_folds(struct archive_db *db, const uint8_t *agent, struct slice channel,
+		      const struct pos *before, struct slice skip,
+		      struct archive_answer *out, struct err *err);
 bool archive_db_event(struct archive_db *db, const uint8_t *agent, const struct pos *pos,
 		      struct archive_answer *out, struct err *err);
 void archive_db_answer_finish(struct archive_answer *answer);

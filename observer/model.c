@@ -345,7 +345,7 @@ static void segment_derive(struct model *model, struct segment *segment)
 	if (segment->ended)
 		fold_end_epoch(segment->fold);
 	segment->late = false;
-	segment->dirty = true;
+	segment->dirty = segment->untimed = true;
 	compare_rows(model, segment, old);
 	fold_destroy(old);
 	count_fold(model, segment);
@@ -437,8 +437,11 @@ static void lane_point(struct lane *lane, struct segment *segment)
 
 		if (i == 1 && !segment->has_turn)
 			continue;
-		if (!at || pos_compare(&segment->events[0].pos, &at->events[0].pos) >= 0)
-			*slots[i] = segment;
+		if (at && pos_compare(&segment->events[0].pos, &at->events[0].pos) < 0)
+			continue;
+		if (at && at != segment)
+			at->untimed = true; /* it runs no more */
+		*slots[i] = segment;
 	}
 }
 
@@ -478,7 +481,7 @@ static void epoch_seen(struct model *model, struct agent *agent, const char *epo
 		struct segment *segment = entry->value;
 
 		if (!segment->ended && epoch_is_over(segment)) {
-			segment->ended = segment->dirty = true;
+			segment->ended = segment->dirty = segment->untimed = true;
 			fold_end_epoch(segment->fold);
 			count_fold(model, segment);
 		}
@@ -526,7 +529,7 @@ static bool segment_take(struct model *model, struct segment *segment,
 		segment->lane->misled = true;
 	segment_insert(model, segment, at, pos, unix_ms, event->event->text);
 	segment->used_ms = event->received_ms;
-	segment->dirty = true;
+	segment->dirty = segment->untimed = true;
 	if (segment->sealed) {
 		struct segment_event *newest = &segment->events[segment->count - 1];
 
@@ -633,6 +636,7 @@ static bool shrink(struct model *model, struct segment *segment)
 		}
 		return true;
 	}
+	segment_time(model, segment, true);
 	last = fold_shed(segment->fold);
 	if (!*last.epoch)
 		return false;
@@ -675,6 +679,7 @@ static void segment_evict(struct model *model, struct segment *segment)
 		segment->lane ? &segment->lane->floor : &segment->agent->floor;
 	struct buf name = {0};
 
+	segment_time(model, segment, false);
 	if (segment->count)
 		raise_floor(floor, &segment->events[segment->count - 1].pos);
 	segment_name(segment->lane ? buf_slice(&segment->lane->channel) : SLICE(""),

@@ -34,6 +34,7 @@
 	    */
 
 struct model;
+struct spans;
 
 struct model *model_create(void);
 void model_destroy(struct model *model);
@@ -114,6 +115,14 @@ struct model_card {
 };
 /* By the id of the card; false when there is none. */
 bool model_find_card(const struct model *model, struct slice id, struct model_card *out);
+
+/* ---- spans ---- */
+
+/* From now on @spans (borrowed) hears of the times of all rows, in model_write_spans();
+ * what leaves memory is told before it goes. */
+void model_set_spans(struct model *model, struct spans *spans);
+/* Tells @spans of the segments whose rows changed since the last call. */
+void model_write_spans(struct model *model, int64_t now_ms);
 
 /* ---- JSON of the local API ---- */
 

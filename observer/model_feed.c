@@ -96,8 +96,11 @@ static void on_feed_turns(struct agent *agent, struct slice state, const struct 
 		while (acp_next(&rest, &item))
 			runs = runs || json_is(acp_get_string(item, "channelId"),
 					       buf_slice(&lane->channel));
-		if (!runs && fact_wins(&lane->idle_at, pos))
-			lane->dirty = true;
+		if (runs || !fact_wins(&lane->idle_at, pos))
+			continue;
+		lane->dirty = true;
+		if (lane->current)
+			lane->current->untimed = true;
 	}
 }
 

@@ -31,6 +31,10 @@ struct segment {
 	bool sealed;       /* too large: texts are gone, late events are the archive's */
 	bool ended;        /* fold_end_epoch() was applied */
 	bool dirty;        /* has dirty rows */
+	bool untimed;      /* the spans have not heard of its last change */
+	/* Rows were let go after their run was told: the next run begins here. */
+	int64_t cut_ms;
+	uint32_t cuts;
 };
 
 struct gap {
@@ -115,6 +119,7 @@ struct model {
 	struct removed *removed;
 	size_t removed_count, removed_room;
 	struct buf gone_cards; /* JSON strings, comma separated */
+	struct spans *spans;   /* borrowed; NULL: nobody wants any */
 	bool dirty;
 };
 
@@ -155,6 +160,11 @@ void prompt_started(struct model *model, struct slice request_raw);
 void on_feed_state(struct model *model, struct agent *agent, struct slice state,
 		   const struct pos *pos, int64_t now_ms);
 void on_control_result(struct lane *lane, struct slice payload, const struct pos *pos);
+
+/* ---- model_spans.c ---- */
+
+/* Tells the spans of one segment; @is_cut: what comes after is another run. */
+void segment_time(struct model *model, struct segment *segment, bool is_cut);
 
 /* ---- model_write.c ---- */
 

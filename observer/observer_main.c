@@ -11,6 +11,7 @@
 #include "observer/archive.h"
 #include "observer/attested.h"
 #include "observer/controls.h"
+#include "observer/history.h"
 #include "observer/http/api.h"
 #include "observer/http/http.h"
 #include "observer/http/hub.h"
@@ -51,6 +52,8 @@ struct observer {
 	struct archive *archive;
 	struct ingest *ingest;
 	struct model *model;
+	struct spans *spans;
+	struct history *history;
 	struct controls *controls;
 	struct link *link;
 	struct hub *hub;
@@ -383,6 +386,7 @@ static void on_load_floor(void *ctx, const uint8_t *agent, struct slice channel,
 	struct observer *observer = ctx;
 
 	model_set_floor(observer->model, agent, channel, pos);
+	history_add(observer->history, agent, channel, pos);
 }
 
 static const struct archive_loader loader = {
@@ -474,6 +478,8 @@ static bool open_archive(struct observer *observer, struct err *err)
 		goto out;
 	}
 	observer->archive = archive_open(buf_text(&path), err);
+	if (observer->archive)
+		observer->history = history_create(observer->archive, observer->spans);
 	ok = observer->archive != NULL &&
 	     archive_load(observer->archive, &loader, observer, err) &&
 	     archive_start(observer->archive, observer->loop, err);
@@ -499,6 +505,8 @@ static bool open_broker(struct observer *observer, struct err *err)
 		.model = observer->model,
 		.archive = observer->archive,
 		.controls = observer->controls,
+		.spans = observer->spans,
+		.history = observer->history,
 		.token = observer->token,
 		.host = observer->config->host,
 		.rotate = rotate,
@@ -590,6 +598,8 @@ static bool observer_start(struct observer *observer, struct err *err)
 	ingest.crypto = controls.crypto = observer->loop->crypto;
 	ingest.owner = controls.owner = observer->owner;
 	observer->model = model_create();
+	observer->spans = spans_create(SPANS_BYTES_MAX);
+	model_set_spans(observer->model, observer->spans);
 	observer->ingest = ingest_create(&ingest);
 	controls.ingest = observer->ingest;
 	controls.model = observer->model;
@@ -610,7 +620,9 @@ static void observer_stop(struct observer *observer)
 	timer_destroy(observer->tick);
 	link_destroy(observer->link);
 	observer->link = NULL;
+	history_stop(observer->history);
 	archive_close(observer->archive);
+	history_destroy(observer->history);
 	http_server_stop(observer->http);
 	if (observer->hub)
 		hub_stop(observer->hub);
@@ -623,6 +635,7 @@ static void observer_stop(struct observer *observer)
 	api_destroy(observer->api);
 	hub_destroy(observer->hub);
 	model_destroy(observer->model);
+	spans_destroy(observer->spans);
 	keypair_destroy(observer->owner);
 	if (observer->lock_fd >= 0)
 		(void)close(observer->lock_fd);

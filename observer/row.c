@@ -19,6 +19,7 @@ void tool_finish(struct tool *tool)
 	buf_finish(&tool->call);
 	buf_finish(&tool->title);
 	buf_finish(&tool->kind);
+	buf_finish(&tool->parent);
 	buf_finish(&tool->locations);
 	buf_finish(&tool->first_path);
 	buf_finish(&tool->command);

@@ -45,6 +45,7 @@ struct tool_file {
 
 struct tool {
 	struct buf call, title, kind;
+	struct buf parent; /* the call that it is part of, where the agent says so */
 	enum tool_status status;
 	struct buf locations; /* JSON array of paths */
 	struct buf first_path;

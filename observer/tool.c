@@ -1,5 +1,7 @@
 #include "observer/tool.h"
 
+#include <string.h>
+
 #include "observer/acp.h"
 #include "observer/diff.h"
 #include "wire/base/mem.h"
@@ -274,6 +276,9 @@ void tool_update(struct tool *tool, struct slice update)
 	if (raw.len)
 		acp_set_text(&tool->title, raw, ROW_PATH_MAX);
 	set_short(&tool->kind, update, "kind", 64);
+	raw = acp_get_string(acp_get2(update, "_meta", "claudeCode"), "parentToolUseId");
+	if (raw.len)
+		acp_set_text(&tool->parent, raw, ROW_SHORT_MAX);
 	set_status(tool, acp_get_string(update, "status"));
 	set_locations(tool, acp_get(update, "locations"));
 	if (input.ptr && !slice_eq(input, SLICE("{}"))) {
@@ -303,4 +308,63 @@ uint64_t tool_request_text(const struct tool *tool, struct slice update, struct 
 	out->max = ROW_TEXT_MAX;
 	(void)buf_append(out, slice_sub(text, 0, utf8_floor(text, ROW_TEXT_MAX)));
 	return bytes;
+}
+
+/* ---- the name ---- */
+
+#define NAME_WORDS 3
+#define NAME_MAX_BYTES 40
+
+/* Options, paths, quotes and what a shell does with commands are not part of its name. */
+static bool is_name_word(struct slice word)
+{
+	for (size_t i = 0; i < word.len; i++)
+		if (strchr("./~$\"'`&|;<>(){}=\\*#", word.ptr[i]))
+			return false;
+	return word.len > 0 && *word.ptr != '-';
+}
+
+/* `make test`, `npm run lint`; a program by its path goes by its own name. */
+static bool command_name(struct slice command, struct buf *out)
+{
+	struct slice word;
+
+	for (unsigned words = 0; words < NAME_WORDS && command.len; words++) {
+		command = slice_trim(command);
+		(void)slice_take_until(&command, ' ', &word);
+		if (!words)
+			for (size_t at; (at = slice_find(word, '/')) < word.len;)
+				word = slice_sub(word, at + 1, word.len);
+		if (!is_name_word(word) || out->len + word.len + 1 > NAME_MAX_BYTES)
+			break;
+		if (words)
+			(void)buf_lit(out, " ");
+		(void)buf_append(out, word);
+	}
+	return out->len > 0;
+}
+
+void tool_name(const struct tool *tool, struct buf *out, bool *is_command)
+{
+	static const char *const names[][2] = {
+		{"read", "Read"},   {"edit", "Edit"},     {"delete", "Delete"},
+		{"move", "Move"},   {"search", "Search"}, {"execute", "Shell"},
+		{"think", "Think"}, {"fetch", "Fetch"},   {"switch_mode", "Mode"},
+	};
+	const struct slice kind = buf_slice(&tool->kind);
+	const struct slice title = buf_slice(&tool->title);
+
+	buf_clear(out);
+	out->max = ROW_SHORT_MAX;
+	*is_command = tool->command.len && command_name(buf_slice(&tool->command), out);
+	if (*is_command)
+		return;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (slice_eq(kind, slice_of(names[i][0])))
+			(void)buf_append(out, slice_of(names[i][1]));
+	if (!out->len)
+		(void)buf_append(out,
+				 slice_sub(title, 0, utf8_floor(title, NAME_MAX_BYTES)));
+	if (!out->len)
+		(void)buf_lit(out, "Tool");
 }

@@ -8,6 +8,7 @@
 
 #include "observer/acp.h"
 #include "observer/http/page.h"
+#include "observer/http/times.h"
 #include "wire/base/mem.h"
 #include "wire/frame/limits.h"
 #include "wire/host/loop.h"
@@ -208,6 +209,42 @@ static void on_fleet(struct api *api, struct exchange *exchange)
 
 	hub_write_snapshot(api->options.hub, &out);
 	respond_json(exchange, 200, buf_slice(&out));
+	buf_finish(&out);
+}
+
+/* Brings the spans up to date; what is older is read meanwhile. */
+static struct spans *spans_now(struct api *api, int64_t now)
+{
+	history_want(api->options.history);
+	model_settle(api->options.model, now);
+	model_write_spans(api->options.model, now);
+	return api->options.spans;
+}
+
+static void on_timeline(struct api *api, struct exchange *exchange)
+{
+	const int64_t now = loop_unix_ms();
+	struct buf out = {.max = ANSWER_MAX};
+	struct err err;
+
+	if (!times_timeline(exchange, spans_now(api, now), now, &out, &err))
+		refuse(exchange, status_of(&err), err.text);
+	else
+		exchange_respond(exchange, 200, "application/octet-stream", no_store,
+				 buf_slice(&out));
+	buf_finish(&out);
+}
+
+static void on_report(struct api *api, struct exchange *exchange)
+{
+	const int64_t now = loop_unix_ms();
+	struct buf out = {.max = ANSWER_MAX};
+	struct err err;
+
+	if (!times_report(exchange, spans_now(api, now), now, &out, &err))
+		refuse(exchange, status_of(&err), err.text);
+	else
+		respond_json(exchange, 200, buf_slice(&out));
 	buf_finish(&out);
 }
 
@@ -468,9 +505,10 @@ struct route {
 };
 
 static const struct route routes[] = {
-	{"/api/fleet", HTTP_GET, on_fleet}, {"/api/stream", HTTP_GET, on_stream},
-	{"/api/rows", HTTP_GET, on_rows},   {"/api/control", HTTP_POST, on_control},
-	{"/api/open", HTTP_GET, on_open},   {"/api/open", HTTP_POST, on_open},
+	{"/api/fleet", HTTP_GET, on_fleet},       {"/api/stream", HTTP_GET, on_stream},
+	{"/api/timeline", HTTP_GET, on_timeline}, {"/api/report", HTTP_GET, on_report},
+	{"/api/rows", HTTP_GET, on_rows},         {"/api/control", HTTP_POST, on_control},
+	{"/api/open", HTTP_GET, on_open},         {"/api/open", HTTP_POST, on_open},
 };
 
 static void route_api(struct api *api, struct exchange *exchange)

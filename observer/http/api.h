@@ -4,6 +4,7 @@
 #include "observer/archive.h"
 #include "observer/controls.h"
 #include "observer/http/http.h"
+#include "observer/history.h"
 #include "observer/http/hub.h"
 #include "observer/model.h"
 
@@ -17,6 +18,8 @@ struct api_options {
 	struct archive *archive;
 	struct controls *controls;
 	struct hub *hub;
+	struct spans *spans;
+	struct history *history;
 	const char *token; /* API_TOKEN_LEN characters; copied */
 	const char *host;  /* the address listened on, as in a URL */
 	/* Asks for another token to be made and kept; the new one. */

@@ -32,8 +32,11 @@ export async function request(options, body) {
 	const pieces = [];
 	for await (const piece of res)
 		pieces.push(piece);
-	const text = Buffer.concat(pieces).toString();
-	return { status: res.statusCode, headers: res.headers, text, json: () => JSON.parse(text) };
+	const bytes = Buffer.concat(pieces);
+	const text = bytes.toString();
+	return {
+		status: res.statusCode, headers: res.headers, bytes, text, json: () => JSON.parse(text),
+	};
 }
 
 /** A page: messages of the stream, each as it comes. */
