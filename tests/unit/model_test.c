@@ -38,8 +38,9 @@ static void send(struct model *model, const struct sent *sent)
 				 .received_ms = NOW,
 				 .live = sent->live};
 
-	ck_assert_msg(observer_event_parse(buf_slice(&sent->text), &event, &err),
-		      "%s: %s", err.text, buf_text(&(struct buf){.max = 9}));
+	/* Not ck_assert: it keeps a record of each that held, and there are many. */
+	if (!observer_event_parse(buf_slice(&sent->text), &event, &err))
+		ck_abort_msg("%s", err.text);
 	(void)model_apply(model, &in);
 }
 
@@ -1056,7 +1057,7 @@ START_TEST(one_endless_turn_does_not_fill_the_memory)
 	unsigned written;
 
 	begin_turn(model);
-	for (unsigned i = 0; i < 3000; i++) {
+	for (unsigned i = 0; i < 1400; i++) {
 		const int len = snprintf(payload, sizeof(payload), "{\"text\":\"%u ", i);
 
 		memset(payload + len, 'x', 60000 - (size_t)len);
@@ -1066,7 +1067,7 @@ START_TEST(one_endless_turn_does_not_fill_the_memory)
 	}
 	ck_assert(!model_write_rows(model, claude, SLICE(API), NULL, 1000000, &out));
 	ck_assert(model_write_rows(model, claude, SLICE(API), NULL, 100, &out));
-	assert_has(slice_sub(buf_slice(&out), out.len - 70000, out.len), "2999 x");
+	assert_has(slice_sub(buf_slice(&out), out.len - 70000, out.len), "1399 x");
 	written = count_of(buf_slice(&out), "\"type\":\"note\"");
 	ck_assert_uint_eq(written, 100);
 	/* The beginning is asked of the archive. */
@@ -1085,7 +1086,7 @@ START_TEST(countless_short_turns_do_not_fill_the_memory)
 	struct buf out = {.max = 1u << 27};
 
 	begin_turn(model);
-	for (unsigned i = 0; i < 60000; i++) {
+	for (unsigned i = 0; i < 30000; i++) {
 		char turn[16];
 		struct sent sent;
 
@@ -1098,7 +1099,7 @@ START_TEST(countless_short_turns_do_not_fill_the_memory)
 			model_drop_changes(model);
 		}
 	}
-	ck_assert(!model_write_rows(model, claude, SLICE(API), NULL, 60000, &out));
+	ck_assert(!model_write_rows(model, claude, SLICE(API), NULL, 30000, &out));
 	ck_assert(model_write_rows(model, claude, SLICE(API), NULL, 1000, &out));
 	ck_assert_uint_eq(count_of(buf_slice(&out), "\"type\":\"note\""), 1000);
 	buf_finish(&out);
