@@ -1086,7 +1086,7 @@ START_TEST(countless_short_turns_do_not_fill_the_memory)
 	struct buf out = {.max = 1u << 27};
 
 	begin_turn(model);
-	for (unsigned i = 0; i < 30000; i++) {
+	for (unsigned i = 0; i < 45000; i++) {
 		char turn[16];
 		struct sent sent;
 
@@ -1099,7 +1099,7 @@ START_TEST(countless_short_turns_do_not_fill_the_memory)
 			model_drop_changes(model);
 		}
 	}
-	ck_assert(!model_write_rows(model, claude, SLICE(API), NULL, 30000, &out));
+	ck_assert(!model_write_rows(model, claude, SLICE(API), NULL, 45000, &out));
 	ck_assert(model_write_rows(model, claude, SLICE(API), NULL, 1000, &out));
 	ck_assert_uint_eq(count_of(buf_slice(&out), "\"type\":\"note\""), 1000);
 	buf_finish(&out);
