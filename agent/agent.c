@@ -31,6 +31,7 @@ struct arguments {
 	struct option_list channels, prompts, environment;
 	bool stay;
 	int64_t slots, permission_s, idle_s, turn_s, tick_ms, ready_fd;
+	int64_t journal_mb, journal_days;
 	char **command;
 	int command_count;
 };
@@ -98,6 +99,12 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 		 true},
 		{"tick-ms", OPTION_INT, &out->tick_ms, 10, 60000, "MS",
 		 "shortest time between two frames (default 1000)", false},
+		{"journal-mb", OPTION_INT, &out->journal_mb, 0, 1 << 20, "MIB",
+		 "most that is kept on disk for an owner who is away; 0: nothing "
+		 "(default 256)",
+		 false},
+		{"journal-days", OPTION_INT, &out->journal_days, 1, 3650, "DAYS",
+		 "and for how long (default 30)", false},
 		{"ready-fd", OPTION_INT, &out->ready_fd, 0, INT_MAX, "FD",
 		 "write \"ready\" there once connected and initialized", true},
 		{"log-level", OPTION_TEXT, &out->log_level, 0, 0, "error|warn|info|debug",
@@ -127,6 +134,8 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 				  .idle_s = 900,
 				  .turn_s = 7200,
 				  .tick_ms = AGENT_TICK_MS,
+				  .journal_mb = AGENT_JOURNAL_MAX >> 20,
+				  .journal_days = AGENT_JOURNAL_DAYS,
 				  .ready_fd = -1};
 	return options_parse(&spec, argc, argv, options, &out->command,
 			     &out->command_count);
@@ -274,9 +283,13 @@ static struct harness *create(struct loop *loop, const struct arguments *argumen
 		.keypair = setup->keypair,
 		.auth_tag = buf_slice(&setup->auth_tag),
 		.epoch_path = buf_text(&setup->epoch_path),
+		.journal_bytes = arguments->journal_mb << 20,
+		.journal_s = arguments->journal_days * 86400,
 		.ready_fd = (int)arguments->ready_fd,
 	};
 
+	if (arguments->journal_mb)
+		options.journal_path = buf_text(&setup->journal_path);
 	memcpy(options.owner, setup->owner, sizeof(options.owner));
 	return harness_create(loop, &options, err);
 }

@@ -15,8 +15,9 @@ struct bodies;
 /* Most bodies that wait, each at most AGENT_MIRROR_MAX and a header: as many as
  * permission requests may be pending. */
 #define BODIES_MAX 16
-/* Bytes of a part, as escaped in a payload: leaves room for any header. */
-#define BODY_PART_BYTES 48000
+/* Bytes of a part, as escaped in a payload: with any header it fits what a relay with a
+ * limit of 64 KiB takes, and some below that. */
+#define BODY_PART_BYTES 28000
 
 struct bodies *bodies_create(void);
 void bodies_destroy(struct bodies *bodies);

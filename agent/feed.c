@@ -44,11 +44,14 @@ struct feed {
 	struct queue *queue;
 	uint64_t seq;
 	struct tail tail;
+	size_t limit;
+	void (*on_trimmed)(void *ctx, uint64_t seq, struct slice whole);
+	void *ctx;
 	/* Scratch, kept from event to event. */
 	struct buf session, turn; /* escaped */
 	struct buf header, extra;
 	struct buf payload; /* of acp_parse_error */
-	struct buf repaired, redacted, trimmed;
+	struct buf repaired, redacted, trimmed, whole;
 };
 
 struct feed *feed_create(struct queue *queue)
@@ -56,6 +59,7 @@ struct feed *feed_create(struct queue *queue)
 	struct feed *feed = mem_alloc(sizeof(*feed));
 
 	feed->queue = queue;
+	feed->limit = FRAME_PACK_MAX;
 	buf_init(&feed->tail.kind, HEADER_MAX);
 	buf_init(&feed->tail.session, COPY_MAX);
 	buf_init(&feed->tail.turn, COPY_MAX);
@@ -68,7 +72,21 @@ struct feed *feed_create(struct queue *queue)
 	buf_init(&feed->repaired, COPY_MAX);
 	buf_init(&feed->redacted, COPY_MAX);
 	buf_init(&feed->trimmed, FRAME_PACK_MAX);
+	buf_init(&feed->whole, COPY_MAX);
 	return feed;
+}
+
+void feed_on_trimmed(struct feed *feed,
+		     void (*on_trimmed)(void *ctx, uint64_t seq, struct slice whole),
+		     void *ctx)
+{
+	feed->on_trimmed = on_trimmed;
+	feed->ctx = ctx;
+}
+
+void feed_set_limit(struct feed *feed, size_t limit)
+{
+	feed->limit = limit;
 }
 
 void feed_destroy(struct feed *feed)
@@ -87,6 +105,7 @@ void feed_destroy(struct feed *feed)
 	buf_wipe(&feed->repaired);
 	buf_wipe(&feed->redacted);
 	buf_wipe(&feed->trimmed);
+	buf_wipe(&feed->whole);
 	free(feed);
 }
 
@@ -229,6 +248,16 @@ static void write_whole(struct feed *feed, const struct parts *parts, struct buf
 	(void)buf_lit(out, "}");
 }
 
+static void tell_trimmed(struct feed *feed, const struct parts *parts, uint64_t seq)
+{
+	buf_clear(&feed->whole);
+	write_whole(feed, parts, &feed->whole);
+	if (buf_ok(&feed->whole))
+		feed->on_trimmed(feed->ctx, seq, buf_slice(&feed->whole));
+	if (feed->whole.cap > SCRATCH_KEPT_BYTES)
+		buf_wipe(&feed->whole);
+}
+
 /* Writes header and extra and trims the payload to what a frame takes. @whole_out: NULL,
  * or gets the event as it was if it is trimmed. */
 static void write_fitted(struct feed *feed, struct feed_time now,
@@ -243,9 +272,11 @@ static void write_fitted(struct feed *feed, struct feed_time now,
 	trimmed = fit_payload(parts->payload,
 			      feed->header.len + feed->extra.len +
 				      sizeof(",\"payload\":}") - 1,
-			      FRAME_PACK_MAX, parts->kind, &feed->trimmed);
+			      feed->limit, parts->kind, &feed->trimmed);
 	if (!trimmed)
 		return;
+	if (feed->on_trimmed)
+		tell_trimmed(feed, parts, seq);
 	if (whole_out)
 		write_whole(feed, parts, whole_out);
 	write_extra(feed, parts, trimmed);

@@ -34,6 +34,13 @@ struct feed_time {
 
 struct feed *feed_create(struct queue *queue); /* borrowed */
 void feed_destroy(struct feed *feed);
+/* Called with every event that has to be trimmed, whole (but redacted), before it is
+ * queued; the slice lives for the call. */
+void feed_on_trimmed(struct feed *feed,
+		     void (*on_trimmed)(void *ctx, uint64_t seq, struct slice whole),
+		     void *ctx);
+/* From now on events are trimmed to @limit bytes (FRAME_PACK_MAX at first). */
+void feed_set_limit(struct feed *feed, size_t limit);
 
 /**
  * feed_emit - one event of ours

@@ -129,6 +129,17 @@ void fifo_pop(struct fifo *fifo)
 		drop_block(fifo, NULL);
 }
 
+void fifo_prepend(struct fifo *fifo, struct fifo *front)
+{
+	if (!front->first)
+		return;
+	front->last->next = fifo->first;
+	if (!fifo->last)
+		fifo->last = front->last;
+	fifo->first = front->first;
+	front->first = front->last = NULL;
+}
+
 void fifo_cut(struct fifo *fifo, const struct fifo_cursor *end)
 {
 	while (fifo->first != end->block)

@@ -51,6 +51,8 @@ struct record *fifo_push(struct fifo *fifo, size_t len);
 struct record *fifo_grow_last(struct fifo *fifo, struct record *last, size_t len);
 /* Lets the first record go. */
 void fifo_pop(struct fifo *fifo);
+/* Puts all of @front, which counts in the same memory, before what is there. */
+void fifo_prepend(struct fifo *fifo, struct fifo *front);
 
 /* A place in a fifo; valid until the next push or pop. */
 struct fifo_cursor {

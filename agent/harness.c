@@ -186,28 +186,15 @@ static void on_last_sent(void *ctx)
 static void on_drained(void *ctx)
 {
 	struct harness *harness = ctx;
-	struct feed_context context = {.slot = -1};
-	const uint64_t unsent = sender_discard(harness->sender);
-	struct sender_figures figures;
-	struct buf payload;
+	struct sender_left left;
 
-	sender_figures(harness->sender, &figures);
-	if (unsent || figures.in_flight)
+	sender_leave(harness->sender, &left);
+	if (left.events)
 		log_warn("agent",
-			 "stopped with %" PRIu64 " events unsent and %" PRIu64
-			 " frames unanswered by the relay",
-			 unsent, figures.in_flight);
-	report_begin(&payload);
-	(void)json_write_member_string(&payload, SLICE("reason"),
-				       slice_of(harness->stop_reason));
-	(void)json_write_key(&payload, SLICE("left"));
-	(void)buf_lit(&payload, "{");
-	(void)json_write_member_int(&payload, SLICE("frames"),
-				    (int64_t)figures.in_flight);
-	(void)json_write_member_int(&payload, SLICE("events"),
-				    (int64_t)(unsent + figures.pending));
-	(void)buf_lit(&payload, "}");
-	report_end(harness->sender, &context, "harness_stopping", &payload);
+			 "stopped with %" PRIu64 " events unsent, %" PRIu64
+			 " of them are kept for the next start",
+			 left.events, left.journalled);
+	report_stopping(harness->sender, harness->stop_reason, &left);
 	sender_stop(harness->sender, LAST_GRACE_MS, on_last_sent, harness);
 }
 
@@ -402,6 +389,9 @@ static struct sender *create_sender(struct harness *harness, struct err *err)
 		.auth_tag = options->auth_tag,
 		.tick_ms = options->tick_ms,
 		.epoch_path = options->epoch_path,
+		.journal_path = options->journal_path,
+		.journal_bytes = options->journal_bytes,
+		.journal_s = options->journal_s,
 		.default_context = {.slot = -1, .channel = &options->channels[0].uuid},
 		.write_state = write_state,
 		.on_control = on_control,

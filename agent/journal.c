@@ -650,6 +650,14 @@ bool journal_put_of(struct journal *journal, const char *epoch, uint64_t number,
 	return true;
 }
 
+uint64_t journal_number(struct journal *journal, const char *epoch)
+{
+	struct journal_epoch *at = journal_index_find(&journal->index, epoch);
+
+	assert(at && strcmp(epoch, journal->epoch) != 0);
+	return ++at->last;
+}
+
 bool journal_put(struct journal *journal, uint64_t number, struct slice frame)
 {
 	return journal_put_of(journal, journal->epoch, number, frame);

@@ -78,6 +78,8 @@ bool journal_put(struct journal *journal, uint64_t number, struct slice frame);
 /* The same of any epoch: the parts of an older frame that a relay found too large. */
 bool journal_put_of(struct journal *journal, const char *epoch, uint64_t number,
 		    struct slice frame);
+/* A new number in an epoch that is over, for journal_put_of(). */
+uint64_t journal_number(struct journal *journal, const char *epoch);
 bool journal_put_body(struct journal *journal, uint64_t seq, struct slice event);
 /* Once all that was put before is on disk: this epoch ended as it should. */
 void journal_put_stopped(struct journal *journal);

@@ -130,21 +130,21 @@ static void shift(struct open_event *open, uint32_t by)
 }
 
 bool merge_join(struct fifo *fifo, struct open_event *open,
-		const struct queue_event *event)
+		const struct queue_event *event, size_t max)
 {
 	struct record *record = open->record;
 	const uint32_t chunk = (uint32_t)event->chunk.len, stamp = stamp_bytes(event);
 	uint32_t old_stamp, old_mark, mark;
 	size_t len;
 
-	if (!record || !event->chunk.ptr || event->chunk.len > FRAME_MERGE_MAX ||
+	if (!record || !event->chunk.ptr || event->chunk.len > max ||
 	    !belongs(open, event))
 		return false;
 	old_stamp = record->stamp_len;
 	old_mark = mark_bytes(record->sources);
 	mark = mark_bytes(record->sources + 1);
 	len = (size_t)record->len + chunk + stamp - old_stamp + mark - old_mark;
-	if (len > FRAME_MERGE_MAX)
+	if (len > max)
 		return false;
 	record = open->record = fifo_grow_last(fifo, record, len);
 

@@ -20,9 +20,9 @@ struct open_event {
  */
 struct record *merge_push(struct fifo *fifo, const struct queue_event *event,
 			  struct open_event *open);
-/* Joins a chunk to the open event; false, and nothing done, if it does not belong there.
- */
+/* Joins a chunk to the open event; false, and nothing done, if it does not belong there
+ * or the event would have more than @max bytes. */
 bool merge_join(struct fifo *fifo, struct open_event *open,
-		const struct queue_event *event);
+		const struct queue_event *event, size_t max);
 
 #endif

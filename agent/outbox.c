@@ -19,13 +19,17 @@
  * allocates nothing. Our choice. */
 #define POOL_MAX (1u << 20)
 
+/* In flight at most: as many as may wait for their OK, and the parts of each that had to
+ * be split, which are an eighth of it at least. */
+#define FLIGHT_MAX (AGENT_IN_FLIGHT_MAX * 9)
+
 struct outbox {
 	char epoch[17];
 	struct outbox_frame **frames; /* by number, from first on; NULL: gone */
 	size_t count, capacity;
 	uint64_t first; /* number of frames[0] */
 	/* Those of them that are UNSENT or SENT, in order. */
-	struct outbox_frame *flight[AGENT_IN_FLIGHT_MAX];
+	struct outbox_frame *flight[FLIGHT_MAX];
 	size_t in_flight;
 	size_t kept_bytes;
 	struct pool pool;
@@ -161,12 +165,11 @@ struct outbox_frame *outbox_straggler(const struct outbox *outbox)
 	return outbox->frames[0];
 }
 
-struct outbox_frame *outbox_add(struct outbox *outbox)
+/* The next number, for @frame or for none that is kept here. */
+static uint64_t give_number(struct outbox *outbox, struct outbox_frame *frame)
 {
-	struct outbox_frame *frame;
-
-	assert(!outbox_is_full(outbox) && !outbox_straggler(outbox));
-	if (outbox->count == OUTBOX_NUMBERS_MAX) {
+	/* Behind a straggler it grows, by the parts of a frame that is split. */
+	if (outbox->count >= OUTBOX_NUMBERS_MAX && !outbox_straggler(outbox)) {
 		set_gone(outbox, outbox->frames[0]);
 		drop_front(outbox);
 	}
@@ -175,11 +178,26 @@ struct outbox_frame *outbox_add(struct outbox *outbox)
 		outbox->frames = mem_grow(outbox->frames, outbox->capacity,
 					  sizeof(struct outbox_frame *));
 	}
-	frame = frame_create(&outbox->pool);
-	frame->number = outbox->first + outbox->count;
 	outbox->frames[outbox->count++] = frame;
+	return outbox->first + outbox->count - 1;
+}
+
+struct outbox_frame *outbox_add(struct outbox *outbox)
+{
+	struct outbox_frame *frame = frame_create(&outbox->pool);
+
+	assert(outbox->in_flight < FLIGHT_MAX);
+	frame->number = give_number(outbox, frame);
 	outbox->flight[outbox->in_flight++] = frame;
 	return frame;
+}
+
+uint64_t outbox_pass(struct outbox *outbox)
+{
+	const uint64_t number = give_number(outbox, NULL);
+
+	drop_front(outbox);
+	return number;
 }
 
 void outbox_mark(const struct outbox *outbox, struct outbox_frame *frame, bool replayed)
@@ -282,24 +300,15 @@ uint64_t outbox_first(const struct outbox *outbox)
 	return outbox->first;
 }
 
-bool outbox_write_gone(const struct outbox *outbox, struct buf *out)
+bool outbox_next(const struct outbox *outbox, uint64_t from, uint64_t *number)
 {
-	uint64_t start = 0;
-	bool any = false;
+	uint64_t next = from > outbox->first ? from : outbox->first;
 
-	(void)buf_lit(out, "[");
-	for (size_t i = 0; i <= outbox->count; i++) {
-		const bool gone = i < outbox->count && !outbox->frames[i];
-		const uint64_t number = outbox->first + i;
-
-		if (gone && !start)
-			start = number;
-		if (gone || !start)
+	for (; next <= outbox_last(outbox); next++) {
+		if (!outbox_get(outbox, next))
 			continue;
-		(void)buf_printf(out, "%s[%" PRIu64 ",%" PRIu64 "]", any ? "," : "",
-				 start, number - 1);
-		any = true;
-		start = 0;
+		*number = next;
+		return true;
 	}
-	return buf_lit(out, "]");
+	return false;
 }

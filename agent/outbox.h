@@ -46,9 +46,12 @@ void outbox_destroy(struct outbox *outbox);
 bool outbox_is_full(const struct outbox *outbox);
 size_t outbox_in_flight(const struct outbox *outbox);
 /* A new frame, numbered, UNSENT; the caller packs into its plaintext. Frames and their
- * memory are used again: in a steady flow this allocates nothing. Not while the outbox is
- * full or has a straggler. */
+ * memory are used again: in a steady flow this allocates nothing. While the outbox
+ * is full or has a straggler only for the parts of a frame that is split. */
 struct outbox_frame *outbox_add(struct outbox *outbox);
+/* The number of a frame that is kept elsewhere and sent later. Not while there is a
+ * straggler, but for such parts. */
+uint64_t outbox_pass(struct outbox *outbox);
 /* The frame in flight that OUTBOX_NUMBERS_MAX others have overtaken, so that the relay
  * will never take it: the caller gives it up. NULL: there is none. */
 struct outbox_frame *outbox_straggler(const struct outbox *outbox);
@@ -78,7 +81,7 @@ struct outbox_frame *outbox_get(const struct outbox *outbox, uint64_t number);
  * below are gone), outbox_last() + 1 if none is left. */
 uint64_t outbox_last(const struct outbox *outbox);
 uint64_t outbox_first(const struct outbox *outbox);
-/* Appends the ranges from first to last that are gone, as [[a,b]…]. */
-bool outbox_write_gone(const struct outbox *outbox, struct buf *out);
+/* The smallest number from @from on whose plaintext is here; false: there is none. */
+bool outbox_next(const struct outbox *outbox, uint64_t from, uint64_t *number);
 
 #endif

@@ -61,6 +61,7 @@ struct urgent_list {
 struct queue {
 	size_t budget, held;
 	struct fifo_blocks blocks;
+	size_t limit;  /* of a frame that is deferred */
 	size_t events; /* records */
 	struct queue_ledger ledger;
 	struct map channels;          /* uuid → struct queue_channel */
@@ -74,6 +75,8 @@ struct queue {
 	/* The frame being packed. */
 	struct pack_item items[PACK_ITEMS_MAX];
 	struct buf gap_text;
+	struct queue_deferral deferral; /* may NULL: none */
+	struct buf deferred;            /* the frame being deferred */
 };
 
 struct queue *queue_create(size_t budget_bytes)
@@ -82,11 +85,23 @@ struct queue *queue_create(size_t budget_bytes)
 
 	queue->budget = budget_bytes;
 	queue->blocks.pool.max_bytes = budget_bytes;
+	queue->limit = FRAME_PACK_MAX;
 	map_init(&queue->channels);
 	fifo_init(&queue->channelless, &queue->blocks);
 	buf_init(&queue->gap_text, GAP_TEXT_MAX);
 	(void)buf_reserve(&queue->gap_text, GAP_TEXT_MAX);
+	buf_init(&queue->deferred, FRAME_PACK_MAX);
 	return queue;
+}
+
+void queue_set_limit(struct queue *queue, size_t limit)
+{
+	queue->limit = limit;
+}
+
+void queue_set_deferral(struct queue *queue, const struct queue_deferral *deferral)
+{
+	queue->deferral = *deferral;
 }
 
 static void channel_destroy(struct queue_channel *channel)
@@ -108,6 +123,7 @@ void queue_destroy(struct queue *queue)
 	fifo_finish(&queue->channelless);
 	pool_finish(&queue->blocks.pool);
 	buf_finish(&queue->gap_text);
+	buf_wipe(&queue->deferred);
 	free(queue->heap);
 	free(queue);
 }
@@ -452,12 +468,13 @@ static void gap_write_payload(struct buf *out, const struct gap *gap)
 	char first[CLOCK_RFC3339_LEN + 1], last[CLOCK_RFC3339_LEN + 1];
 	const uint64_t evicted = gap->counts[GAP_QUEUE_EVICTION];
 	const uint64_t failed = gap->counts[GAP_PUBLISH_FAILURE];
+	const uint64_t full = gap->counts[GAP_JOURNAL_FULL];
 
 	clock_format(gap->first_ms, first);
 	clock_format(gap->unix_ms, last);
 	(void)buf_lit(out, "{");
 	(void)json_write_member_int(out, SLICE("droppedEvents"),
-				    (int64_t)(evicted + failed));
+				    (int64_t)(evicted + failed + full));
 	(void)json_write_key(out, SLICE("reasonCounts"));
 	/* All five of Buzz, whose readers may want them all. */
 	(void)buf_lit(out, "{");
@@ -466,6 +483,8 @@ static void gap_write_payload(struct buf *out, const struct gap *gap)
 	(void)json_write_member_int(out, SLICE("broadcastLag"), 0);
 	(void)json_write_member_int(out, SLICE("publishFailure"), (int64_t)failed);
 	(void)json_write_member_int(out, SLICE("relayQueueEviction"), 0);
+	if (full)
+		(void)json_write_member_int(out, SLICE("journal_full"), (int64_t)full);
 	(void)buf_lit(out, "}");
 	(void)json_write_member_string(out, SLICE("firstObservedAt"), slice_of(first));
 	(void)json_write_member_string(out, SLICE("lastObservedAt"), slice_of(last));
@@ -515,6 +534,75 @@ static void channel_add_gap(struct queue *queue, struct queue_channel *channel,
 	gap_add(&channel->gap, more);
 	while ((first = fifo_first(&channel->rest)) && first->seq < channel->gap.seq)
 		spare(queue, channel);
+}
+
+/* ---- gathering a frame ---- */
+
+/* A frame being gathered from what waits. */
+struct gather {
+	struct queue *queue;
+	struct queue_frame *frame;
+	size_t limit, count, bytes;
+};
+
+static bool gather_item(struct gather *gather, const struct pack_item *item)
+{
+	const size_t bytes = gather->bytes + item->text.len;
+
+	/* A first one may be from before the limit was lowered. */
+	if (gather->count == PACK_ITEMS_MAX ||
+	    (gather->count && pack_bytes(item, gather->count + 1, bytes) > gather->limit))
+		return false;
+	gather->queue->items[gather->count++] = *item;
+	gather->bytes = bytes;
+	return true;
+}
+
+/* What is to be reported should the frame with these @sources, up to @last, be lost. */
+static void note_loss(struct queue_frame *frame, int64_t first_ms,
+		      const struct record *last, uint64_t sources)
+{
+	if (!frame->sources)
+		frame->loss.first_ms = first_ms;
+	frame->sources += sources;
+	frame->loss.seq = last->seq;
+	frame->loss.unix_ms = last->unix_ms;
+	frame->loss.monotonic_ms = last->monotonic_ms;
+	frame->loss.slot = last->slot;
+	frame->loss.counts[GAP_PUBLISH_FAILURE] = frame->sources;
+}
+
+/* ---- deferring ---- */
+
+static bool can_defer(const struct queue *queue)
+{
+	return queue->deferral.may && queue->deferral.may(queue->deferral.ctx);
+}
+
+/* Hands over the frame that was gathered and packed. */
+static void defer_packed(struct queue *queue, const struct queue_frame *frame)
+{
+	queue->ledger.waiting -= frame->sources;
+	queue->ledger.deferred += frame->sources;
+	queue->deferral.take(queue->deferral.ctx, buf_slice(&queue->deferred), frame);
+	buf_clear(&queue->deferred);
+}
+
+/* Gathers the frame's worth of non-urgent events that is to go first. */
+static void gather_plain(struct gather *gather, const struct queue_channel *channel)
+{
+	struct fifo_cursor cursor = fifo_start(&channel->rest);
+	struct record *record;
+
+	for (; (record = fifo_record(&cursor)); fifo_step(&cursor)) {
+		const struct pack_item item = record_item(record);
+
+		if (record->urgency != QUEUE_PLAIN)
+			continue;
+		if (!gather_item(gather, &item))
+			break;
+		note_loss(gather->frame, record->unix_ms, record, record->sources);
+	}
 }
 
 /* ---- over the budget ---- */
@@ -586,7 +674,52 @@ static void count_dropped(struct queue *queue, struct queue_channel *channel,
 	queue->ledger.dropped += record->sources;
 }
 
-/* Drops the oldest frame's worth of non-urgent events. False if there are none. */
+/* Moves the first of rest, which is urgent, behind the last of @to. */
+static void set_aside(struct queue *queue, struct queue_channel *channel, struct fifo *to)
+{
+	const struct record *from = fifo_first(&channel->rest);
+	struct record *moved = fifo_push(to, from->len);
+
+	memcpy(moved, from, sizeof(*from) + from->len);
+	urgent_moved(queue, moved);
+	fifo_pop(&channel->rest);
+}
+
+/* Takes the first @count non-urgent ones out of rest; urgent ones stay where they are. */
+static void take_plain(struct queue *queue, struct queue_channel *channel, size_t count)
+{
+	struct fifo aside;
+
+	fifo_init(&aside, &queue->blocks);
+	while (count) {
+		if (fifo_first(&channel->rest)->urgency != QUEUE_PLAIN) {
+			set_aside(queue, channel, &aside);
+			continue;
+		}
+		pop_rest(queue, channel);
+		count--;
+	}
+	fifo_prepend(&channel->rest, &aside);
+}
+
+/* Defers the channel's oldest frame's worth of non-urgent events; false: it cannot be. */
+static bool defer_plain(struct queue *queue, struct queue_channel *channel)
+{
+	struct queue_frame frame = {.has_channel = true, .channel = channel->uuid};
+	struct gather gather = {.queue = queue, .frame = &frame, .limit = queue->limit};
+
+	if (!can_defer(queue))
+		return false;
+	gather_plain(&gather, channel);
+	(void)pack_write(queue->items, gather.count, &queue->deferred);
+	take_plain(queue, channel, gather.count);
+	defer_packed(queue, &frame);
+	channel_settle(queue, channel);
+	return true;
+}
+
+/* Drops the oldest frame's worth of non-urgent events, or defers it. False if there are
+ * none. */
 static bool drop_plain(struct queue *queue)
 {
 	struct queue_channel *channel = find_oldest(queue, first_plain);
@@ -595,6 +728,8 @@ static bool drop_plain(struct queue *queue)
 
 	if (!channel)
 		return false;
+	if (defer_plain(queue, channel))
+		return true;
 	while ((record = first_plain(channel)) && worth_add(&worth, record)) {
 		while (fifo_first(&channel->rest) != record)
 			spare(queue, channel);
@@ -688,7 +823,8 @@ static void put_channel(struct queue *queue, const struct queue_event *event)
 	/* Nothing overtakes a barrier: an event from before it takes no chunk from
 	 * behind. */
 	if (record && record->arrival > queue->barrier &&
-	    merge_join(&channel->rest, &channel->open, event))
+	    merge_join(&channel->rest, &channel->open, event,
+		       queue->limit < FRAME_MERGE_MAX ? queue->limit : FRAME_MERGE_MAX))
 		return;
 	record = merge_push(&channel->rest, event, &channel->open);
 	record->channel = channel;
@@ -746,39 +882,6 @@ static struct queue_channel *choose(struct queue *queue, uint64_t barrier)
 	if (other)
 		queue->streak++;
 	return urgent->channel;
-}
-
-/* A frame being gathered from what waits. */
-struct gather {
-	struct queue *queue;
-	struct queue_frame *frame;
-	size_t limit, count, bytes;
-};
-
-static bool gather_item(struct gather *gather, const struct pack_item *item)
-{
-	const size_t bytes = gather->bytes + item->text.len;
-
-	if (gather->count == PACK_ITEMS_MAX ||
-	    pack_bytes(item, gather->count + 1, bytes) > gather->limit)
-		return false;
-	gather->queue->items[gather->count++] = *item;
-	gather->bytes = bytes;
-	return true;
-}
-
-/* What is to be reported should the frame with these @sources, up to @last, be lost. */
-static void note_loss(struct queue_frame *frame, int64_t first_ms,
-		      const struct record *last, uint64_t sources)
-{
-	if (!frame->sources)
-		frame->loss.first_ms = first_ms;
-	frame->sources += sources;
-	frame->loss.seq = last->seq;
-	frame->loss.unix_ms = last->unix_ms;
-	frame->loss.monotonic_ms = last->monotonic_ms;
-	frame->loss.slot = last->slot;
-	frame->loss.counts[GAP_PUBLISH_FAILURE] = frame->sources;
 }
 
 /* Greedily, in order, up to the barrier; false if something had to stay. What is taken
@@ -857,6 +960,47 @@ static void pack_channelless(struct gather *gather, struct buf *out)
 	fifo_cut(&queue->channelless, &taken);
 }
 
+/* Bytes in a frame of what leaves its channel before the event of that @arrival. */
+static size_t bytes_before(const struct queue_channel *channel, uint64_t arrival)
+{
+	const struct fifo *const fifos[] = {&channel->spared, &channel->rest};
+	size_t bytes = channel->gap.seq && channel->gap.seq < arrival ? GAP_TEXT_MAX : 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		struct fifo_cursor at = fifo_start(fifos[i]);
+		const struct record *record;
+
+		for (; (record = fifo_record(&at)) && record->arrival < arrival;
+		     fifo_step(&at))
+			bytes += record->len + 1;
+	}
+	return bytes;
+}
+
+/* "When an urgent event is picked, its predecessors beyond the last 65,340 bytes are
+ * deferred, so it leaves in its channel's second frame at the latest." Each predecessor
+ * is walked over once more than it leaves. */
+static void defer_before_urgent(struct queue *queue, struct queue_channel *channel,
+				uint64_t barrier, size_t limit)
+{
+	const struct record *urgent = urgent_first(queue, barrier);
+	size_t bytes;
+	uint64_t arrival;
+
+	if (!urgent || urgent->channel != channel || !queue->deferral.may)
+		return;
+	arrival = urgent->arrival;
+	bytes = bytes_before(channel, arrival);
+	while (bytes > limit && can_defer(queue)) {
+		struct queue_frame frame = {0};
+		struct gather gather = {.queue = queue, .frame = &frame, .limit = limit};
+
+		pack_channel(&gather, channel, arrival - 1, &queue->deferred);
+		bytes -= gather.bytes + gather.count;
+		defer_packed(queue, &frame);
+	}
+}
+
 bool queue_pack(struct queue *queue, size_t limit, struct buf *out,
 		struct queue_frame *frame)
 {
@@ -866,10 +1010,14 @@ bool queue_pack(struct queue *queue, size_t limit, struct buf *out,
 	if (queue_is_empty(queue))
 		return false;
 	*frame = (struct queue_frame){0};
-	if (!queue->heap_count || barrier < queue->heap[0].head)
+	if (!queue->heap_count || barrier < queue->heap[0].head) {
 		pack_channelless(&gather, out);
-	else
-		pack_channel(&gather, choose(queue, barrier), barrier, out);
+	} else {
+		struct queue_channel *channel = choose(queue, barrier);
+
+		defer_before_urgent(queue, channel, barrier, limit);
+		pack_channel(&gather, channel, barrier, out);
+	}
 	queue->ledger.waiting -= frame->sources;
 	queue->ledger.in_flight += frame->sources;
 	if (queue_is_empty(queue))
@@ -891,12 +1039,11 @@ void queue_dropped(struct queue *queue, const struct queue_frame *frame)
 	queue->ledger.dropped += frame->sources;
 }
 
-void queue_lost(struct queue *queue, const struct queue_frame *frame,
-		const struct uuid *fallback)
+static void report_lost(struct queue *queue, const struct queue_frame *frame,
+			const struct uuid *fallback)
 {
 	struct queue_channel *channel;
 
-	queue_dropped(queue, frame);
 	if (!frame->sources && !frame->gap.seq)
 		return;
 	channel = channel_find(queue, frame->has_channel ? &frame->channel : fallback);
@@ -906,6 +1053,37 @@ void queue_lost(struct queue *queue, const struct queue_frame *frame,
 		channel_add_gap(queue, channel, &frame->loss);
 	channel_settle(queue, channel);
 	keep_budget(queue);
+}
+
+void queue_lost(struct queue *queue, const struct queue_frame *frame,
+		const struct uuid *fallback)
+{
+	queue_dropped(queue, frame);
+	report_lost(queue, frame, fallback);
+}
+
+void queue_deferred_published(struct queue *queue, const struct queue_frame *frame)
+{
+	queue->ledger.deferred -= frame->sources;
+	queue->ledger.published += frame->sources;
+}
+
+void queue_deferred_lost(struct queue *queue, const struct queue_frame *frame,
+			 const struct uuid *fallback, enum gap_reason reason)
+{
+	struct queue_frame lost = *frame;
+
+	memset(lost.loss.counts, 0, sizeof(lost.loss.counts));
+	lost.loss.counts[reason] = frame->sources;
+	queue->ledger.deferred -= frame->sources;
+	queue->ledger.dropped += frame->sources;
+	report_lost(queue, &lost, fallback);
+}
+
+void queue_defer(struct queue *queue, const struct queue_frame *frame)
+{
+	queue->ledger.in_flight -= frame->sources;
+	queue->ledger.deferred += frame->sources;
 }
 
 void queue_hold(struct queue *queue, size_t bytes)

@@ -44,8 +44,9 @@ struct queue_event {
 enum gap_reason {
 	GAP_QUEUE_EVICTION,  /* publishQueueEviction: over the budget */
 	GAP_PUBLISH_FAILURE, /* publishFailure: the relay refused the frame */
+	GAP_JOURNAL_FULL,    /* journal_full: deferred, and the disk did not take it */
 };
-#define GAP_REASONS 2
+#define GAP_REASONS 3
 
 /* Events of a channel that are gone; at most one per channel waits to be told. */
 struct gap {
@@ -74,13 +75,29 @@ struct queue_ledger {
 	uint64_t waiting, in_flight; /* together: pending */
 };
 
+/* Who keeps frames that leave later: what is over the budget, and what stands far before
+ * an urgent event. Neither function may call the queue. */
+struct queue_deferral {
+	/* Would the next frame be kept? */
+	bool (*may)(void *ctx);
+	/* Keeps @text, for the call only, as a frame with @content. Asked after may(). */
+	void (*take)(void *ctx, struct slice text, const struct queue_frame *content);
+	void *ctx;
+};
+
 /* @budget_bytes: for all memory of waiting events and what queue_hold() adds. */
 struct queue *queue_create(size_t budget_bytes);
 void queue_destroy(struct queue *queue);
+/* From now on frames are deferred to @deferral (copied). */
+void queue_set_deferral(struct queue *queue, const struct queue_deferral *deferral);
+
+/* From now on frames are deferred, and events joined, up to @limit bytes (FRAME_PACK_MAX
+ * at first). A larger event that waits already leaves alone in a frame of its size. */
+void queue_set_limit(struct queue *queue, size_t limit);
 
 /* Takes an event (copied), or joins it to the last one of its channel. Over the budget
- * the oldest frame's worth of non-urgent events is dropped and becomes a gap of its
- * channel; if there are none, of urgent ones. */
+ * the oldest frame's worth of non-urgent events is deferred or, where it cannot be,
+ * dropped, and becomes a gap of its channel; if there are none, of urgent ones. */
 void queue_put(struct queue *queue, const struct queue_event *event);
 /* Counts @sources events that never wait here as ingested and in flight (feed_state,
  * results, body parts: they are written when they leave). */
@@ -88,8 +105,10 @@ void queue_pass(struct queue *queue, uint64_t sources);
 
 /**
  * queue_pack - select the next frame, append it to @out and take it off the queue
- * @limit: most bytes of the frame; every event put has to fit it
- * False if nothing waits. Its events are in flight until queue_settle().
+ * @limit: most bytes of the frame; an event that is larger leaves alone
+ * False if nothing waits. Its events are in flight until one of the functions below. What
+ * stands more than @limit before an urgent event in its channel is deferred, so that it
+ * leaves in that channel's second frame at the latest.
  */
 bool queue_pack(struct queue *queue, size_t limit, struct buf *out,
 		struct queue_frame *frame);
@@ -99,6 +118,14 @@ bool queue_pack(struct queue *queue, size_t limit, struct buf *out,
 void queue_published(struct queue *queue, const struct queue_frame *frame);
 void queue_lost(struct queue *queue, const struct queue_frame *frame,
 		const struct uuid *fallback);
+
+/* The same of a frame that was deferred; @reason: why it is lost. */
+void queue_deferred_published(struct queue *queue, const struct queue_frame *frame);
+void queue_deferred_lost(struct queue *queue, const struct queue_frame *frame,
+			 const struct uuid *fallback, enum gap_reason reason);
+/* @frame, in flight, is deferred after all: it will be sent later, or by another start.
+ */
+void queue_defer(struct queue *queue, const struct queue_frame *frame);
 
 /* @frame will not be sent and nobody asks for a gap any more: this harness ends. */
 void queue_dropped(struct queue *queue, const struct queue_frame *frame);

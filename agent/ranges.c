@@ -47,25 +47,31 @@ static void put_in(struct ranges *ranges, size_t at, struct frame_range range)
 	ranges->count++;
 }
 
+void ranges_add_range(struct ranges *ranges, struct frame_range range)
+{
+	/* All that it overlaps or touches becomes one with it. */
+	const size_t at = find(ranges, range.first > 1 ? range.first - 1 : range.first);
+	size_t end = at;
+
+	for (; end < ranges->count && ranges->items[end].first <= range.last + 1; end++) {
+		if (ranges->items[end].first < range.first)
+			range.first = ranges->items[end].first;
+		if (ranges->items[end].last > range.last)
+			range.last = ranges->items[end].last;
+	}
+	if (end == at) {
+		put_in(ranges, at, range);
+		return;
+	}
+	ranges->items[at] = range;
+	memmove(ranges->items + at + 1, ranges->items + end,
+		(ranges->count - end) * sizeof(*ranges->items));
+	ranges->count -= end - at - 1;
+}
+
 void ranges_add(struct ranges *ranges, uint64_t number)
 {
-	const size_t at = find(ranges, number);
-	struct frame_range *right = ranges->items + at;
-	const bool joins_left = at && right[-1].last + 1 == number;
-	const bool joins_right = at < ranges->count && right->first <= number + 1;
-
-	if (at < ranges->count && right->first <= number)
-		return;
-	if (joins_left && joins_right) {
-		right[-1].last = right->last;
-		take_out(ranges, at);
-	} else if (joins_left) {
-		right[-1].last = number;
-	} else if (joins_right) {
-		right->first = number;
-	} else {
-		put_in(ranges, at, (struct frame_range){number, number});
-	}
+	ranges_add_range(ranges, (struct frame_range){number, number});
 }
 
 void ranges_remove(struct ranges *ranges, uint64_t number)

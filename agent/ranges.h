@@ -16,6 +16,7 @@ struct ranges {
 
 void ranges_finish(struct ranges *ranges);
 void ranges_add(struct ranges *ranges, uint64_t number);
+void ranges_add_range(struct ranges *ranges, struct frame_range range);
 void ranges_remove(struct ranges *ranges, uint64_t number);
 /* The smallest number in it that is @from or more; false: there is none. */
 bool ranges_next(const struct ranges *ranges, uint64_t from, uint64_t *number);

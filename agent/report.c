@@ -57,6 +57,24 @@ void report_end(struct sender *sender, const struct feed_context *context,
 	buf_finish(payload);
 }
 
+void report_stopping(struct sender *sender, const char *reason,
+		     const struct sender_left *left)
+{
+	const struct feed_context context = {.slot = -1};
+	struct buf payload;
+
+	report_begin(&payload);
+	(void)json_write_member_string(&payload, SLICE("reason"), slice_of(reason));
+	(void)json_write_key(&payload, SLICE("left"));
+	(void)buf_lit(&payload, "{");
+	(void)json_write_member_int(&payload, SLICE("frames"), (int64_t)left->frames);
+	(void)json_write_member_int(&payload, SLICE("events"), (int64_t)left->events);
+	(void)buf_lit(&payload, "}");
+	(void)json_write_member_int(&payload, SLICE("journalled"),
+				    (int64_t)left->journalled);
+	report_end(sender, &context, "harness_stopping", &payload);
+}
+
 void report_member(struct buf *out, struct slice key, struct slice bytes)
 {
 	struct buf clean;

@@ -17,6 +17,9 @@ void report_event(struct sender *sender, const struct feed_context *context,
 /* A `note` of ours. @level: "info", "warn" or "error"; @text: plain UTF-8. */
 void report_note(struct sender *sender, const struct feed_context *context,
 		 const char *level, struct slice text);
+/* The last word of a harness: harness_stopping, with what sender_leave() said. */
+void report_stopping(struct sender *sender, const char *reason,
+		     const struct sender_left *left);
 /* Opens a payload: an empty buffer of enough room with "{" in it. */
 void report_begin(struct buf *payload);
 /* Closes it with "}", emits it, frees it. */

@@ -1,393 +1,44 @@
 #include "agent/sender.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <sodium.h>
 
-#include "agent/bodies.h"
-#include "agent/epoch.h"
-#include "agent/inbox.h"
-#include "agent/outbox.h"
-#include "agent/pacer.h"
-#include "agent/queue.h"
-#include "agent/serve.h"
+#include "agent/sender_part.h"
 #include "wire/base/mem.h"
 #include "wire/frame/limits.h"
-#include "wire/host/log.h"
 #include "wire/nostr/event.h"
-#include "wire/nostr/json.h"
 #include "wire/nostr/nip44.h"
 
-#define SUBJECT "sender"
 /* "A harness silent for 15 s sends its newest frame once more" */
 #define SILENCE_MS 15000
-/* "backs off (1 s doubling to 30 s)" */
-#define HOLD_FIRST_MS 1000
-#define HOLD_MAX_MS 30000
-/* After the relay has closed the subscription to controls: our choice. */
-#define RESUBSCRIBE_MS 15000
-/* Results of controls without channel that wait for a tick; at most 10 controls come a
- * second and the owner repeats what is not answered. */
-#define RESULTS_MAX 64
-/* A feed_state before it is fitted, and what one result may be. */
-#define STATE_MAX (1u << 20)
-/* Room that a header and separators need beside a payload, at most. */
-#define HEADER_ROOM 1024
-/* Of the subscription to what the owner sends. */
-#define SUB_ID SLICE("control")
+/* A whole event that is kept: a mirrored line with its header. */
+#define BODY_MAX (AGENT_MIRROR_MAX + 16384)
 
-struct sender {
-	struct loop *loop;
-	struct sender_options options; /* slices and context: our copies */
-	struct buf auth_tag;
-	struct uuid default_channel;
-	char owner_hex[2 * KEY_BYTES], agent_hex[2 * KEY_BYTES];
-	uint8_t *conversation_key; /* guarded */
-	struct buf tags;           /* of every telemetry frame */
-
-	struct link *link;
-	struct timer *timer;
-	int64_t armed_ms; /* when the timer fires; -1: not armed */
-	bool pumping;
-
-	char epoch[EPOCH_LEN + 1];
-	int64_t started_unix_ms, started_ms;
-
-	struct queue *queue;
-	struct feed *feed;
-	struct outbox *outbox;
-	struct pacer pacer;
-	struct serve serve;
-	struct bodies *bodies;
-	struct inbox *inbox;
-
-	struct buf results[RESULTS_MAX];
-	size_t result_count;
-	struct buf direct;  /* texts of the events of a frame that never queued */
-	struct buf payload; /* scratch of one of them */
-	struct buf repeat;  /* a sealed frame that is not in flight */
-
-	int64_t last_write_ms;
-	bool repeated; /* the newest frame was sent once more */
-	int64_t hold_until_ms, hold_ms;
-	int64_t heard_ms; /* from an observer; -1: never */
-	struct log_limit refused;
-	int64_t resubscribe_ms; /* -1: subscribed */
-
-	int64_t stop_ms; /* deadline; -1: not stopping */
-	void (*stop_done)(void *ctx);
-	void *stop_ctx;
-
-	int64_t seal_us;
-	uint64_t frames_sent, frames_acked;
-};
-
-/* ---- sealing ---- */
-
-static int64_t relay_unix_s(const struct sender *sender)
+int64_t sender_relay_s(const struct sender *sender)
 {
 	return (loop_unix_ms() + link_info(sender->link)->clock_offset_ms) / 1000;
 }
 
-static int64_t now_us(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_BOOTTIME, &now);
-	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-/* Appends the plaintext as a signed event to @out. */
-static bool seal(struct sender *sender, struct slice plaintext, struct buf *out,
-		 uint8_t id[32], struct err *err)
-{
-	const struct event_draft draft = {
-		.created_at = relay_unix_s(sender),
-		.kind = FRAME_KIND,
-		.tags = buf_slice(&sender->tags),
-	};
-	uint8_t nonce[NONCE_BYTES], aux[32];
-	const int64_t start_us = now_us();
-	bool ok;
-
-	loop_random(nonce, sizeof(nonce));
-	loop_random(aux, sizeof(aux));
-	ok = event_seal(sender->loop->crypto, sender->options.keypair,
-			sender->conversation_key, &draft, plaintext, nonce, aux, out, id,
-			err);
-	sender->seal_us = now_us() - start_us;
-	return ok;
-}
-
-/* Tells the budget what this frame in flight holds by now. */
-static void hold(struct sender *sender, struct outbox_frame *frame)
-{
-	const size_t bytes = sizeof(*frame) + frame->plaintext.cap + frame->text.cap;
-
-	queue_release(sender->queue, frame->held_bytes);
-	frame->held_bytes = bytes;
-	queue_hold(sender->queue, bytes);
-}
-
-static void release(struct sender *sender, struct outbox_frame *frame)
-{
-	queue_release(sender->queue, frame->held_bytes);
-	frame->held_bytes = 0;
-}
-
-/* The frame is gone for good: counted and reported as a gap. */
-static void lose(struct sender *sender, struct outbox_frame *frame)
-{
-	release(sender, frame);
-	queue_lost(sender->queue, &frame->content, &sender->default_channel);
-	outbox_refuse(sender->outbox, frame);
-}
-
-/* The debug line is what probes/latency reads. */
-static void note_write(struct sender *sender, const struct outbox_frame *frame,
-		       const char *what)
-{
-	sender->last_write_ms = loop_now_ms();
-	sender->frames_sent++;
-	log_debug(SUBJECT,
-		  "frame %" PRIu64 " %s events=%" PRIu64 " bytes=%zu sent_us=%" PRId64,
-		  frame->number, what, frame->content.sources, frame->plaintext.len,
-		  now_us());
-}
-
-/* Seals the frame if it has no fresh text, and writes it. */
-static void send_frame(struct sender *sender, struct outbox_frame *frame)
-{
-	const int64_t now_ms = loop_now_ms();
-	struct err err;
-
-	if (frame->text.len && frame->sealed_ms + OUTBOX_SEAL_MS <= now_ms) {
-		/* "a repeat sealed anew" is marked as replayed. */
-		outbox_mark(sender->outbox, frame, true);
-		buf_clear(&frame->text);
-	}
-	if (!frame->text.len) {
-		if (!seal(sender, buf_slice(&frame->plaintext), &frame->text, frame->id,
-			  &err)) {
-			log_warn(SUBJECT, "frame %" PRIu64 " cannot be sealed: %s",
-				 frame->number, err.text);
-			lose(sender, frame);
-			return;
-		}
-		frame->sealed_ms = now_ms;
-	}
-	hold(sender, frame);
-	if (!link_publish(sender->link, buf_slice(&frame->text)))
-		return; /* it stays UNSENT and claims the next tick */
-	frame->state = OUTBOX_SENT;
-	frame->sent_ms = now_ms;
-	note_write(sender, frame, "live");
-}
-
-/* A frame once more, sealed anew, besides what is in flight: nobody waits for its OK. */
-static void send_again(struct sender *sender, struct outbox_frame *frame)
-{
-	uint8_t id[32];
-	struct err err;
-
-	outbox_mark(sender->outbox, frame, true);
-	buf_clear(&sender->repeat);
-	if (!seal(sender, buf_slice(&frame->plaintext), &sender->repeat, id, &err))
-		log_warn(SUBJECT, "frame %" PRIu64 " cannot be sealed again: %s",
-			 frame->number, err.text);
-	else if (link_publish(sender->link, buf_slice(&sender->repeat)))
-		note_write(sender, frame, "again");
-}
-
 /* ---- frames of each claim ---- */
-
-/* A new frame; one that the relay will never take must not keep all since in memory. */
-static struct outbox_frame *add_frame(struct sender *sender)
-{
-	struct outbox_frame *straggler;
-
-	while ((straggler = outbox_straggler(sender->outbox))) {
-		log_warn(SUBJECT,
-			 "frame %" PRIu64 " has no OK after %d later ones, %" PRIu64
-			 " events lost",
-			 straggler->number, OUTBOX_NUMBERS_MAX,
-			 straggler->content.sources);
-		lose(sender, straggler);
-	}
-	return outbox_add(sender->outbox);
-}
 
 static void send_queued(struct sender *sender)
 {
-	struct outbox_frame *frame = add_frame(sender);
+	struct outbox_frame *frame = sender_add(sender);
 	bool packed;
 
-	packed = queue_pack(sender->queue, FRAME_PACK_MAX, &frame->plaintext,
+	packed = queue_pack(sender->queue, sender->frame_max, &frame->plaintext,
 			    &frame->content);
 	assert(packed); /* or it would not have claimed the tick */
 	(void)packed;
 	outbox_mark(sender->outbox, frame, false);
+	sender_keep(sender, frame);
 	sender->repeated = false;
-	send_frame(sender, frame);
-}
-
-/* Events that never queued, gathered for one frame. */
-struct direct {
-	struct pack_item items[RESULTS_MAX + OBSERVERS_MAX];
-	size_t count;
-	struct queue_frame content;
-};
-
-/* Writes one more; false, and nothing done, if it may not fit beside the others. */
-static bool direct_add(struct sender *sender, struct direct *direct,
-		       const struct feed_context *context, struct slice kind,
-		       struct slice payload)
-{
-	const struct feed_time now = sender_time(sender);
-	struct queue_frame *content = &direct->content;
-	uint64_t seq;
-
-	if (direct->count &&
-	    sender->direct.len + payload.len + 2 * HEADER_ROOM > FRAME_PACK_MAX)
-		return false;
-	seq = feed_write(sender->feed, now, context, kind, payload, &sender->direct,
-			 &direct->items[direct->count++]);
-	if (!content->sources)
-		content->loss.first_ms = now.unix_ms;
-	content->sources++;
-	content->loss.seq = seq;
-	content->loss.unix_ms = now.unix_ms;
-	content->loss.monotonic_ms = now.monotonic_ms;
-	content->loss.slot = context->slot;
-	content->loss.counts[GAP_PUBLISH_FAILURE] = content->sources;
-	return true;
-}
-
-static void direct_begin(struct sender *sender, struct direct *direct)
-{
-	*direct = (struct direct){.count = 0};
-	buf_clear(&sender->direct);
-}
-
-static void direct_send(struct sender *sender, struct direct *direct)
-{
-	struct outbox_frame *frame = add_frame(sender);
-	const char *at = sender->direct.ptr;
-
-	/* The buffer may have moved while it grew. */
-	for (size_t i = 0; i < direct->count; i++) {
-		direct->items[i].text.ptr = at;
-		at += direct->items[i].text.len;
-	}
-	(void)pack_write(direct->items, direct->count, &frame->plaintext);
-	frame->content = direct->content;
-	outbox_mark(sender->outbox, frame, false);
-	sender->repeated = false;
-	send_frame(sender, frame);
-}
-
-static void write_epochs(struct sender *sender, struct buf *out)
-{
-	const struct outbox *outbox = sender->outbox;
-
-	(void)json_write_key(out, SLICE("epochs"));
-	(void)buf_printf(
-		out, "[{\"epoch\":\"%s\",\"first\":%" PRIu64 ",\"last\":%" PRIu64 "}]",
-		sender->epoch, outbox_first(outbox), outbox_last(outbox));
-	(void)json_write_key(out, SLICE("gone"));
-	(void)buf_printf(out, "[{\"epoch\":\"%s\",\"frames\":", sender->epoch);
-	(void)outbox_write_gone(outbox, out);
-	(void)buf_lit(out, "}]");
-}
-
-static void write_figures(struct sender *sender, struct buf *out)
-{
-	const struct queue_ledger *ledger = queue_ledger(sender->queue);
-
-	(void)json_write_key(out, SLICE("figures"));
-	(void)buf_lit(out, "{");
-	(void)json_write_member_int(out, SLICE("queueBytes"),
-				    (int64_t)queue_bytes(sender->queue));
-	(void)json_write_member_int(out, SLICE("queueEvents"),
-				    (int64_t)queue_events(sender->queue));
-	(void)json_write_member_int(out, SLICE("inFlight"),
-				    (int64_t)outbox_in_flight(sender->outbox));
-	(void)json_write_member_int(out, SLICE("sealUs"), sender->seal_us);
-	(void)json_write_member_int(out, SLICE("deferred"), (int64_t)ledger->deferred);
-	(void)json_write_member_int(out, SLICE("dropped"), (int64_t)ledger->dropped);
-	(void)buf_lit(out, "}");
-}
-
-/* A feed_state for one observer, into the scratch payload. */
-static void write_state(struct sender *sender, const struct serve_observer *observer)
-{
-	struct buf *out = &sender->payload;
-
-	buf_clear(out);
-	(void)buf_lit(out, "{");
-	if (observer->request_id[0]) {
-		/* As it was sent: escapes are kept. */
-		(void)json_write_key(out, SLICE("requestId"));
-		(void)buf_printf(out, "\"%s\"", observer->request_id);
-	}
-	write_epochs(sender, out);
-	sender->options.write_state(sender->options.ctx, out);
-	write_figures(sender, out);
-	(void)buf_lit(out, "}");
-}
-
-/* "feed_state and control results ... take the next tick together" */
-static void send_state(struct sender *sender)
-{
-	const struct feed_context none = {.slot = -1};
-	struct serve_observer *observer;
-	struct direct direct;
-	size_t sent = 0;
-
-	outbox_expire(sender->outbox, loop_now_ms());
-	direct_begin(sender, &direct);
-	while (sent < sender->result_count &&
-	       direct_add(sender, &direct, &none, SLICE("control_result"),
-			  buf_slice(&sender->results[sent])))
-		buf_finish(&sender->results[sent++]);
-	sender->result_count -= sent;
-	memmove(sender->results, sender->results + sent,
-		sender->result_count * sizeof(sender->results[0]));
-	while (!sender->result_count && (observer = serve_unanswered(&sender->serve))) {
-		write_state(sender, observer);
-		if (!buf_ok(&sender->payload)) {
-			log_warn(SUBJECT, "feed_state of over %u bytes is not sent",
-				 STATE_MAX);
-			observer->unanswered = false;
-			continue;
-		}
-		if (!direct_add(sender, &direct, &none, SLICE("feed_state"),
-				buf_slice(&sender->payload)))
-			break;
-		observer->unanswered = false;
-	}
-	if (direct.count)
-		direct_send(sender, &direct);
-}
-
-static void send_body_part(struct sender *sender)
-{
-	struct feed_context context;
-	struct direct direct;
-
-	direct_begin(sender, &direct);
-	buf_clear(&sender->payload);
-	if (!bodies_next(sender->bodies, &context, &sender->payload))
-		return;
-	(void)direct_add(sender, &direct, &context, SLICE("body_part"),
-			 buf_slice(&sender->payload));
-	direct.content.has_channel = true;
-	direct.content.channel = *context.channel;
-	direct_send(sender, &direct);
+	if (frame->body_bytes > sender->frame_max)
+		sender_split(sender, frame);
+	sender_send(sender, frame);
 }
 
 static bool can_send_body(const struct sender *sender)
@@ -398,15 +49,10 @@ static bool can_send_body(const struct sender *sender)
 /* Bodies first: a pending permission request's is waited for. */
 static void send_backfill(struct sender *sender)
 {
-	struct outbox_frame *frame;
-
-	if (can_send_body(sender)) {
-		send_body_part(sender);
-		return;
-	}
-	frame = serve_next(&sender->serve, sender->outbox);
-	if (frame)
-		send_again(sender, frame);
+	if (can_send_body(sender))
+		sender_send_body_part(sender);
+	else
+		sender_send_backfill(sender);
 }
 
 /* When the newest frame is to be sent once more; -1: it is not. */
@@ -420,26 +66,34 @@ static int64_t silence_ms(const struct sender *sender)
 	return sender->last_write_ms + SILENCE_MS;
 }
 
+/* Unless it was found too large since. */
+static void send_newest(struct sender *sender)
+{
+	struct outbox_frame *frame =
+		outbox_get(sender->outbox, outbox_last(sender->outbox));
+	uint8_t id[32];
+
+	sender->repeated = true;
+	if (!frame || frame->body_bytes > sender->frame_max)
+		return;
+	outbox_mark(sender->outbox, frame, true);
+	(void)sender_send_again(sender, frame->number, buf_slice(&frame->plaintext), id);
+}
+
 static void send_resend(struct sender *sender)
 {
 	struct outbox_frame *frame = outbox_unsent(sender->outbox);
 
-	if (frame) {
-		send_frame(sender, frame);
+	if (!frame) {
+		send_newest(sender);
 		return;
 	}
-	sender->repeated = true;
-	frame = outbox_get(sender->outbox, outbox_last(sender->outbox));
-	if (frame)
-		send_again(sender, frame);
+	if (frame->body_bytes > sender->frame_max)
+		sender_split(sender, frame);
+	sender_send(sender, frame);
 }
 
 /* ---- what waits, and when it may leave ---- */
-
-static bool state_waits(struct sender *sender)
-{
-	return sender->result_count || serve_unanswered(&sender->serve);
-}
 
 static unsigned claims_of(struct sender *sender, int64_t now_ms)
 {
@@ -449,7 +103,7 @@ static unsigned claims_of(struct sender *sender, int64_t now_ms)
 
 	if (link_state(sender->link) != LINK_READY || now_ms < sender->hold_until_ms)
 		return 0;
-	if (room && state_waits(sender))
+	if (room && sender_state_waits(sender))
 		claims |= PACER_BIT(PACER_STATE);
 	if (room && queue_is_urgent(sender->queue))
 		claims |= PACER_BIT(PACER_URGENT);
@@ -457,7 +111,7 @@ static unsigned claims_of(struct sender *sender, int64_t now_ms)
 		claims |= PACER_BIT(PACER_LIVE);
 	if (outbox_unsent(sender->outbox) || (silence >= 0 && silence <= now_ms))
 		claims |= PACER_BIT(PACER_RESEND);
-	if (can_send_body(sender) || serve_is_wanted(&sender->serve, sender->outbox))
+	if (can_send_body(sender) || sender_backfill_waits(sender))
 		claims |= PACER_BIT(PACER_BACKFILL);
 	return claims;
 }
@@ -479,13 +133,21 @@ static int64_t sooner(int64_t a, int64_t b)
 
 static bool is_drained(struct sender *sender)
 {
+	/* Who leaves leaves what is deferred to the next start. */
 	return queue_is_empty(sender->queue) && !outbox_in_flight(sender->outbox) &&
-	       !state_waits(sender);
+	       !sender_state_waits(sender) &&
+	       (!sender->deferred_count || sender->leaving);
 }
 
 static bool is_stopped(struct sender *sender, int64_t now_ms)
 {
 	return sender->stop_done && (is_drained(sender) || sender->stop_ms <= now_ms);
+}
+
+/* When a frame will have waited too long for its OK; -1: none waits. */
+static int64_t deadline_ms(const struct sender *sender)
+{
+	return sooner(outbox_deadline(sender->outbox), sender_backfill_deadline(sender));
 }
 
 /* When there is something to do; -1: nothing waits, and no timer runs. What is due
@@ -504,11 +166,10 @@ static int64_t next_ms(struct sender *sender, int64_t now_ms)
 		next = sooner(next, sender->hold_until_ms);
 	else if (silence_ms(sender) > now_ms)
 		next = sooner(next, silence_ms(sender));
-	return sooner(sooner(next, sender->resubscribe_ms),
-		      outbox_deadline(sender->outbox));
+	return sooner(sooner(next, sender->resubscribe_ms), deadline_ms(sender));
 }
 
-static void arm(struct sender *sender)
+void sender_arm(struct sender *sender)
 {
 	const int64_t now_ms = loop_now_ms();
 	const int64_t next = next_ms(sender, now_ms);
@@ -526,7 +187,7 @@ static void send_claim(struct sender *sender, enum pacer_claim claim)
 {
 	switch (claim) {
 	case PACER_STATE:
-		send_state(sender);
+		sender_send_state(sender);
 		break;
 	case PACER_URGENT:
 	case PACER_LIVE:
@@ -550,28 +211,17 @@ static void finish(struct sender *sender)
 
 	sender->stop_done = NULL;
 	sender->stop_ms = -1;
+	if (sender->leaving)
+		sender_pack_rest(sender);
+	if (sender->leaving && sender->journal)
+		journal_put_stopped(sender->journal);
 	done(sender->stop_ctx);
-}
-
-static void subscribe(struct sender *sender)
-{
-	struct buf filter;
-
-	sender->resubscribe_ms = -1;
-	buf_init(&filter, 512);
-	(void)buf_printf(&filter,
-			 "{\"kinds\":[%d],\"#p\":[\"%.*s\"],\"authors\":[\"%.*s\"],"
-			 "\"since\":$now-300}",
-			 FRAME_KIND, (int)sizeof(sender->agent_hex), sender->agent_hex,
-			 (int)sizeof(sender->owner_hex), sender->owner_hex);
-	link_subscribe(sender->link, SUB_ID, buf_slice(&filter));
-	buf_finish(&filter);
 }
 
 static void pump(struct sender *sender)
 {
 	const int64_t now_ms = loop_now_ms();
-	const int64_t deadline = outbox_deadline(sender->outbox);
+	const int64_t deadline = deadline_ms(sender);
 
 	if (is_stopped(sender, now_ms)) {
 		finish(sender);
@@ -579,13 +229,13 @@ static void pump(struct sender *sender)
 	}
 	sender->pumping = true;
 	if (sender->resubscribe_ms >= 0 && sender->resubscribe_ms <= now_ms)
-		subscribe(sender);
+		sender_subscribe(sender);
 	if (deadline >= 0 && deadline <= now_ms)
 		link_reset(sender->link, "no OK for 30 s");
 	send_claim(sender, pacer_take(&sender->pacer, now_ms, claims_of(sender, now_ms),
 				      backfill_rate(sender)));
 	sender->pumping = false;
-	arm(sender);
+	sender_arm(sender);
 }
 
 static void on_timer(void *ctx)
@@ -594,122 +244,6 @@ static void on_timer(void *ctx)
 
 	sender->armed_ms = -1;
 	pump(sender);
-}
-
-/* ---- what the link says ---- */
-
-static void on_state(void *ctx, enum link_state state, const char *reason,
-		     uint64_t retry_ms)
-{
-	struct sender *sender = ctx;
-
-	(void)retry_ms;
-	if (state == LINK_DOWN)
-		outbox_disconnect(sender->outbox);
-	if (state == LINK_READY) {
-		sender->hold_until_ms = 0;
-		sender->resubscribe_ms = -1; /* the link asks anew by itself */
-		sender->last_write_ms = loop_now_ms();
-	}
-	arm(sender);
-	sender->options.on_link(sender->options.ctx, state, reason);
-}
-
-static void on_event(void *ctx, struct slice sub_id, struct slice event)
-{
-	struct sender *sender = ctx;
-	struct inbox_control control;
-	uint64_t silent;
-	struct err err;
-
-	(void)sub_id;
-	switch (inbox_open(sender->inbox, event, relay_unix_s(sender), &control, &err)) {
-	case INBOX_OPENED:
-		sender->heard_ms = loop_now_ms();
-		sender->options.on_control(sender->options.ctx, control.event_id,
-					   control.created_at, control.plaintext);
-		inbox_wipe(sender->inbox);
-		break;
-	case INBOX_IGNORED:
-		break;
-	case INBOX_REFUSED:
-		if (log_limit_pass(&sender->refused, loop_now_ms(), &silent))
-			log_warn(SUBJECT, "a control was not taken: %s silent=%" PRIu64,
-				 err.text, silent);
-		break;
-	}
-}
-
-/* The relay wants it later, or from an authenticated connection. */
-static bool is_passing(struct slice text)
-{
-	return slice_starts(text, SLICE("rate-limited:")) ||
-	       slice_starts(text, SLICE("auth-required:"));
-}
-
-/* Nothing leaves for a while, longer each time until a frame is taken: a relay that takes
- * none is not asked every second for ever. */
-static void back_off(struct sender *sender)
-{
-	sender->hold_ms = sender->hold_ms ? 2 * sender->hold_ms : HOLD_FIRST_MS;
-	if (sender->hold_ms > HOLD_MAX_MS)
-		sender->hold_ms = HOLD_MAX_MS;
-	sender->hold_until_ms = loop_now_ms() + sender->hold_ms;
-}
-
-static void on_ok(void *ctx, const uint8_t id[32], bool accepted, struct slice text)
-{
-	struct sender *sender = ctx;
-	struct outbox_frame *frame = outbox_find(sender->outbox, id);
-	char quoted[LOG_QUOTE_BYTES];
-
-	if (!frame)
-		return;
-	if (accepted || slice_starts(text, SLICE("duplicate:"))) {
-		sender->hold_ms = 0;
-		sender->frames_acked++;
-		release(sender, frame);
-		queue_published(sender->queue, &frame->content);
-		outbox_accept(sender->outbox, frame, loop_now_ms());
-	} else if (is_passing(text)) {
-		frame->state = OUTBOX_UNSENT;
-		back_off(sender);
-		log_debug(SUBJECT, "frame %" PRIu64 " put off: %s", frame->number,
-			  log_quote(text, quoted));
-	} else {
-		log_warn(SUBJECT,
-			 "frame %" PRIu64 " refused by the relay, %" PRIu64
-			 " events lost: %s",
-			 frame->number, frame->content.sources, log_quote(text, quoted));
-		lose(sender, frame);
-		back_off(sender);
-	}
-	arm(sender);
-}
-
-static void on_closed(void *ctx, struct slice sub_id, struct slice text)
-{
-	struct sender *sender = ctx;
-	char quoted[LOG_QUOTE_BYTES];
-
-	(void)sub_id;
-	if (sender->resubscribe_ms >= 0)
-		return;
-	log_warn(SUBJECT, "the relay shows no controls, asked again in %d s: %s",
-		 RESUBSCRIBE_MS / 1000, log_quote(text, quoted));
-	sender->resubscribe_ms = loop_now_ms() + RESUBSCRIBE_MS;
-	arm(sender);
-}
-
-static void on_eose(void *ctx, struct slice sub_id)
-{
-	(void)ctx;
-	(void)sub_id;
-}
-
-static void on_writable(void *ctx)
-{
-	arm(ctx);
 }
 
 /* ---- life ---- */
@@ -728,7 +262,7 @@ static void start_epoch(struct sender *sender)
 		epoch_load(path, last);
 	epoch_next(last, sender->started_unix_ms / 1000, random, sender->epoch);
 	if (path && !epoch_save(path, sender->epoch, &err))
-		log_warn(SUBJECT,
+		log_warn(SENDER_SUBJECT,
 			 "epoch not remembered, a clock set back would confuse "
 			 "observers: %s",
 			 err.text);
@@ -754,27 +288,63 @@ static void write_tags(struct sender *sender)
 
 static bool start_link(struct sender *sender, struct err *err)
 {
-	static const struct link_events events = {
-		.on_state = on_state,
-		.on_event = on_event,
-		.on_ok = on_ok,
-		.on_eose = on_eose,
-		.on_closed = on_closed,
-		.on_writable = on_writable,
-	};
 	const struct link_options options = {
 		.url = sender->options.relay_url,
 		.keypair = sender->options.keypair,
 		.auth_tag = buf_slice(&sender->auth_tag),
-		.events = &events,
+		.events = &sender_link_events,
 		.ctx = sender,
 	};
 
 	sender->link = link_create(sender->loop, &options, err);
 	if (!sender->link)
 		return false;
-	subscribe(sender);
+	sender_subscribe(sender);
 	return true;
+}
+
+static bool start_journal(struct sender *sender, struct err *err)
+{
+	const struct journal_options options = {
+		.path = sender->options.journal_path,
+		.keypair = sender->options.keypair,
+		.epoch = sender->epoch,
+		.max_bytes = sender->options.journal_bytes,
+		.max_age_s = sender->options.journal_s,
+		.events = &sender_journal_events,
+		.ctx = sender,
+	};
+
+	sender->journal_known = !options.path;
+	if (!options.path)
+		return true;
+	sender->journal = journal_create(sender->loop, &options, err);
+	return sender->journal != NULL;
+}
+
+/* A whole event that had to be trimmed. */
+static void on_trimmed(void *ctx, uint64_t seq, struct slice whole)
+{
+	struct sender *sender = ctx;
+
+	if (sender->journal && whole.len <= BODY_MAX)
+		(void)journal_put_body(sender->journal, seq, whole);
+}
+
+static void create_cores(struct sender *sender)
+{
+	struct queue_deferral deferral = sender_deferral;
+
+	deferral.ctx = sender;
+	sender->frame_max = FRAME_PACK_MAX;
+	sender->queue = queue_create(AGENT_QUEUE_MAX);
+	queue_set_deferral(sender->queue, &deferral);
+	sender->feed = feed_create(sender->queue);
+	feed_on_trimmed(sender->feed, on_trimmed, sender);
+	sender->outbox = outbox_create(sender->epoch);
+	sender->bodies = bodies_create();
+	pacer_init(&sender->pacer, sender->options.tick_ms, AGENT_LINGER_MS,
+		   sender->started_ms);
 }
 
 static bool make_keys(struct sender *sender, struct err *err)
@@ -804,22 +374,19 @@ struct sender *sender_create(struct loop *loop, const struct sender_options *opt
 	buf_init(&sender->tags, EVENT_MAX_BYTES);
 	buf_init(&sender->direct, 2 * FRAME_PACK_MAX);
 	buf_init(&sender->payload, STATE_MAX);
+	buf_init(&sender->plain, FRAME_PLAINTEXT_MAX);
 	buf_init(&sender->repeat, EVENT_MAX_BYTES);
 	sender->armed_ms = sender->stop_ms = sender->heard_ms = -1;
 	sender->resubscribe_ms = -1;
 	start_epoch(sender);
-	sender->queue = queue_create(AGENT_QUEUE_MAX);
-	sender->feed = feed_create(sender->queue);
-	sender->outbox = outbox_create(sender->epoch);
-	sender->bodies = bodies_create();
-	pacer_init(&sender->pacer, options->tick_ms, AGENT_LINGER_MS, sender->started_ms);
+	create_cores(sender);
 	sender->timer = timer_create_on(loop, on_timer, sender);
 	if (!make_keys(sender, err))
 		goto out;
 	write_tags(sender);
 	sender->inbox = inbox_create(loop->crypto, options->keypair, options->owner,
 				     sender->conversation_key);
-	ok = start_link(sender, err);
+	ok = start_link(sender, err) && start_journal(sender, err);
 out:
 	if (!ok) {
 		sender_destroy(sender);
@@ -832,6 +399,11 @@ void sender_destroy(struct sender *sender)
 {
 	if (!sender)
 		return;
+	/* The last records find all in place. */
+	journal_destroy(sender->journal);
+	sender->journal = NULL;
+	if (sender->queue)
+		sender_backfill_finish(sender);
 	link_destroy(sender->link);
 	timer_destroy(sender->timer);
 	inbox_destroy(sender->inbox);
@@ -845,6 +417,7 @@ void sender_destroy(struct sender *sender)
 	buf_finish(&sender->tags);
 	buf_wipe(&sender->direct);
 	buf_wipe(&sender->payload);
+	buf_wipe(&sender->plain);
 	buf_finish(&sender->repeat);
 	sodium_free(sender->conversation_key);
 	free(sender);
@@ -882,15 +455,15 @@ int64_t sender_started_ms(const struct sender *sender)
 
 void sender_kick(struct sender *sender)
 {
-	arm(sender);
+	sender_arm(sender);
 }
 
 bool sender_feed_sync(struct sender *sender, const struct control *control,
 		      struct err *err)
 {
-	if (!serve_open(&sender->serve, control, sender->epoch, loop_now_ms(), err))
+	if (!serve_open(&sender->serve, control, loop_now_ms(), err))
 		return false;
-	arm(sender);
+	sender_arm(sender);
 	return true;
 }
 
@@ -899,7 +472,8 @@ void sender_result(struct sender *sender, struct slice payload)
 	struct buf *result;
 
 	if (sender->result_count == RESULTS_MAX) {
-		log_warn(SUBJECT, "%d results of controls wait: the oldest is not sent",
+		log_warn(SENDER_SUBJECT,
+			 "%d results of controls wait: the oldest is not sent",
 			 RESULTS_MAX);
 		buf_finish(&sender->results[0]);
 		memmove(sender->results, sender->results + 1,
@@ -909,7 +483,7 @@ void sender_result(struct sender *sender, struct slice payload)
 	buf_init(result, STATE_MAX);
 	(void)buf_append(result, payload);
 	assert(buf_ok(result));
-	arm(sender);
+	sender_arm(sender);
 }
 
 bool sender_body(struct sender *sender, const struct feed_context *context,
@@ -917,7 +491,7 @@ bool sender_body(struct sender *sender, const struct feed_context *context,
 {
 	const bool ok = bodies_add(sender->bodies, context, epoch, seq, event);
 
-	arm(sender);
+	sender_arm(sender);
 	return ok;
 }
 
@@ -952,21 +526,22 @@ void sender_stop(struct sender *sender, uint64_t grace_ms, void (*done)(void *ct
 	sender->stop_done = done;
 	sender->stop_ctx = ctx;
 	sender->stop_ms = loop_now_ms() + (int64_t)grace_ms;
-	arm(sender);
+	sender_arm(sender);
 }
 
-uint64_t sender_discard(struct sender *sender)
+void sender_leave(struct sender *sender, struct sender_left *left)
 {
-	struct queue_frame frame;
-	struct buf unsent;
-	uint64_t events = 0;
+	const struct queue_ledger *ledger = queue_ledger(sender->queue);
+	const uint64_t dropped = ledger->dropped;
+	const bool kept = sender->journal && journal_can_take(sender->journal);
 
-	buf_init(&unsent, FRAME_PLAINTEXT_MAX);
-	while (queue_pack(sender->queue, FRAME_PACK_MAX, &unsent, &frame)) {
-		events += frame.sources;
-		queue_dropped(sender->queue, &frame);
-		buf_clear(&unsent);
-	}
-	buf_wipe(&unsent);
-	return events;
+	sender->leaving = true;
+	sender_pack_rest(sender);
+	*left = (struct sender_left){
+		.frames = sender->deferred_count + outbox_in_flight(sender->outbox),
+		.events =
+			ledger->deferred + ledger->in_flight + ledger->dropped - dropped,
+	};
+	if (kept)
+		left->journalled = ledger->deferred + ledger->in_flight;
 }

@@ -33,6 +33,9 @@ struct sender_options {
 	int64_t tick_ms; /* AGENT_TICK_MS */
 	const char
 		*epoch_path; /* file that remembers the last epoch; NULL: none (tests) */
+	/* The journal's database, NULL: none is kept; and its limits. */
+	const char *journal_path;
+	int64_t journal_bytes, journal_s;
 	/* Where what is lost without a channel is reported; its channel (not NULL,
 	 * copied) is all that is used. */
 	struct feed_context default_context;
@@ -68,6 +71,19 @@ void sender_result(struct sender *sender, struct slice payload);
  * twice. False when 16 wait. */
 bool sender_body(struct sender *sender, const struct feed_context *context,
 		 const char epoch[17], uint64_t seq, struct slice event);
+/* What became of a fetch_body that asks the journal. */
+enum sender_body {
+	SENDER_BODY_COMING,
+	SENDER_BODY_GONE, /* not kept (any more) */
+	SENDER_BODY_BUSY, /* too many are on their way */
+};
+typedef void sender_on_body_fn(void *ctx, enum sender_body verdict);
+/* Serves fetch_body of an event that is not at hand: calls @done once, at once or when
+ * the journal was read. */
+void sender_fetch_body(struct sender *sender, const char *epoch, uint64_t seq,
+		       sender_on_body_fn *done, void *ctx);
+/* Answers all that wait for the journal now: who asked is about to end. */
+void sender_forget_bodies(struct sender *sender);
 /* Seconds since the last sign (a control, a feed_sync) of any observer; INT64_MAX: never.
  */
 int64_t sender_observer_age_s(const struct sender *sender);
@@ -79,13 +95,20 @@ struct sender_figures {
 };
 void sender_figures(const struct sender *sender, struct sender_figures *out);
 
-/* Drains one frame a tick for at most @grace_ms, then calls @done once, from the loop
- * (also when nothing waited). @done may destroy the sender or stop it again. */
+/* Drains one frame a tick, deferred ones too, for at most @grace_ms, then calls @done
+ * once, from the loop (also when nothing waited). @done may destroy the sender or stop it
+ * again. */
 void sender_stop(struct sender *sender, uint64_t grace_ms, void (*done)(void *ctx),
 		 void *ctx);
-/* Drops all that waits but is not in flight, so that what is emitted next
- * (harness_stopping, which tells the number) leaves next. Returns how many source events
- * that were; they count as dropped. */
-uint64_t sender_discard(struct sender *sender);
+/* What has no OK of the relay's when a harness leaves. */
+struct sender_left {
+	uint64_t frames, events;
+	uint64_t journalled; /* events of them that the next start can serve */
+};
+/* Packs all that waits into the journal (without one it is dropped), so that what is
+ * emitted next, harness_stopping, which tells what was left, leaves next. That is the
+ * last: when the sender has stopped after it, the journal says that this start ended as
+ * it should. */
+void sender_leave(struct sender *sender, struct sender_left *left);
 
 #endif

@@ -19,8 +19,8 @@ static struct serve_observer *find_place(struct serve *serve, const char *id,
 	return place;
 }
 
-bool serve_open(struct serve *serve, const struct control *control, const char epoch[17],
-		int64_t now_ms, struct err *err)
+bool serve_open(struct serve *serve, const struct control *control, int64_t now_ms,
+		struct err *err)
 {
 	const size_t id_len = control->request_id.len;
 	struct serve_observer *observer;
@@ -42,8 +42,7 @@ bool serve_open(struct serve *serve, const struct control *control, const char e
 	if (id_len)
 		memcpy(observer->request_id, control->request_id.ptr, id_len);
 	for (size_t i = 0; i < control->want_count && i < WANT_RANGES_MAX; i++)
-		if (strcmp(control->wants[i].epoch, epoch) == 0)
-			observer->wants[observer->want_count++] = control->wants[i].range;
+		observer->wants[observer->want_count++] = control->wants[i];
 	return true;
 }
 
@@ -60,56 +59,97 @@ static void remove_range(struct serve_observer *observer, size_t at)
 	observer->wants[at] = observer->wants[--observer->want_count];
 }
 
-/* Brings the range to the first frame that is here; false when none of it is. Frames that
- * are gone below the outbox's first cost no steps: a range may span 2^53 numbers. */
-static bool advance(struct frame_range *range, const struct outbox *outbox)
+/* Brings the range to the first frame that is here; false when none of it is. What is not
+ * here costs no steps: a range may span 2^53 numbers. */
+static bool advance(struct control_want *want, const struct serve_source *source)
 {
-	const uint64_t first = outbox_first(outbox), last = outbox_last(outbox);
+	uint64_t number;
 
-	if (range->first < first)
-		range->first = first;
-	while (range->first <= range->last && range->first <= last) {
-		if (outbox_get(outbox, range->first))
-			return true;
-		range->first++;
-	}
-	return false;
+	if (want->range.first > want->range.last ||
+	    !source->next(source->ctx, want->epoch, want->range.first, &number) ||
+	    number > want->range.last)
+		return false;
+	want->range.first = number;
+	return true;
 }
 
-/* The newest range of all observers, by where it starts. */
-static struct frame_range *newest(struct serve *serve, const struct outbox *outbox)
+static bool is_newer(const struct control_want *a, const struct control_want *b)
 {
-	struct frame_range *best = NULL;
+	const int order = strcmp(a->epoch, b->epoch);
+
+	return order > 0 || (order == 0 && a->range.first > b->range.first);
+}
+
+/* The newest range of all observers. */
+static const struct control_want *newest(struct serve *serve,
+					 const struct serve_source *source)
+{
+	const struct control_want *best = NULL;
 
 	for (size_t i = 0; i < OBSERVERS_MAX; i++) {
 		struct serve_observer *observer = &serve->observers[i];
 
 		for (size_t j = observer->want_count; j-- > 0;)
-			if (!advance(&observer->wants[j], outbox))
+			if (!advance(&observer->wants[j], source))
 				remove_range(observer, j);
 		for (size_t j = 0; j < observer->want_count; j++)
-			if (!best || observer->wants[j].first > best->first)
+			if (!best || is_newer(&observer->wants[j], best))
 				best = &observer->wants[j];
 	}
 	return best;
 }
 
-bool serve_is_wanted(struct serve *serve, const struct outbox *outbox)
+/* Takes a number off a range; where that makes two of it and there is room for one, it
+ * stays: the frame comes twice then. */
+static void take_off(struct serve_observer *observer, size_t at, uint64_t number)
 {
-	return newest(serve, outbox) != NULL;
+	struct control_want *want = &observer->wants[at];
+
+	if (number < want->range.first || number > want->range.last)
+		return;
+	if (number == want->range.first) {
+		want->range.first++;
+	} else if (number == want->range.last) {
+		want->range.last--;
+	} else if (observer->want_count < WANT_RANGES_MAX) {
+		struct control_want *tail = &observer->wants[observer->want_count++];
+
+		*tail = *want;
+		tail->range.first = number + 1;
+		want->range.last = number - 1;
+	}
 }
 
-struct outbox_frame *serve_next(struct serve *serve, const struct outbox *outbox)
+bool serve_next(struct serve *serve, const struct serve_source *source, char epoch[17],
+		uint64_t *number)
 {
-	const struct frame_range *range = newest(serve, outbox);
-	uint64_t number;
+	const struct control_want *want = newest(serve, source);
 
-	if (!range)
-		return NULL;
-	number = range->first;
-	for (size_t i = 0; i < OBSERVERS_MAX; i++)
-		for (size_t j = 0; j < serve->observers[i].want_count; j++)
-			if (serve->observers[i].wants[j].first == number)
-				serve->observers[i].wants[j].first++;
-	return outbox_get(outbox, number);
+	if (!want)
+		return false;
+	*number = want->range.first;
+	memcpy(epoch, want->epoch, sizeof(want->epoch));
+	for (size_t i = 0; i < OBSERVERS_MAX; i++) {
+		struct serve_observer *observer = &serve->observers[i];
+
+		for (size_t j = observer->want_count; j-- > 0;)
+			if (strcmp(observer->wants[j].epoch, epoch) == 0)
+				take_off(observer, j, *number);
+	}
+	return true;
+}
+
+void serve_again(struct serve *serve, const char *epoch, uint64_t number)
+{
+	for (size_t i = 0; i < OBSERVERS_MAX; i++) {
+		struct serve_observer *observer = &serve->observers[i];
+		struct control_want *want = &observer->wants[observer->want_count];
+
+		if (!observer->id[0] || observer->want_count == WANT_RANGES_MAX)
+			continue;
+		observer->want_count++;
+		memcpy(want->epoch, epoch, sizeof(want->epoch));
+		want->range = (struct frame_range){number, number};
+		return;
+	}
 }

@@ -4,7 +4,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/outbox.h"
 #include "wire/base/err.h"
 #include "wire/base/slice.h"
 #include "wire/frame/control.h"
@@ -24,7 +23,7 @@ struct serve_observer {
 	bool unanswered; /* waits for its feed_state */
 	char request_id[SERVE_REQUEST_ID_MAX +
 			1]; /* JSON string content as sent; "": none */
-	struct frame_range wants[WANT_RANGES_MAX]; /* of this epoch */
+	struct control_want wants[WANT_RANGES_MAX];
 	size_t want_count;
 };
 
@@ -32,17 +31,25 @@ struct serve {
 	struct serve_observer observers[OBSERVERS_MAX];
 };
 
-/* Opens @control (a feed_sync) in place of what this observer asked before. Ranges of
- * other epochs than @epoch are not here and are passed over. ERR_REFUSED when
- * OBSERVERS_MAX others are known. */
-bool serve_open(struct serve *serve, const struct control *control, const char epoch[17],
-		int64_t now_ms, struct err *err);
+/* What can be served: the smallest number from @from on that is here of @epoch; false:
+ * there is none. */
+struct serve_source {
+	bool (*next)(void *ctx, const char *epoch, uint64_t from, uint64_t *number);
+	void *ctx;
+};
+
+/* Opens @control (a feed_sync) in place of what this observer asked before. ERR_REFUSED
+ * when OBSERVERS_MAX others are known. */
+bool serve_open(struct serve *serve, const struct control *control, int64_t now_ms,
+		struct err *err);
 /* An observer that waits for its feed_state, or NULL. */
 struct serve_observer *serve_unanswered(struct serve *serve);
-/* Does anyone still want a frame that the outbox has? */
-bool serve_is_wanted(struct serve *serve, const struct outbox *outbox);
-/* The next frame to send again, newest range first, in order inside a range, and takes it
- * off all ranges that begin with it; NULL when nothing is wanted. */
-struct outbox_frame *serve_next(struct serve *serve, const struct outbox *outbox);
+/* The next frame to send again: newest range first (by epoch, then by where it starts),
+ * in order inside a range. It is taken off every range of every observer. False when
+ * nothing that is here is wanted; ranges of which nothing is here are let go. */
+bool serve_next(struct serve *serve, const struct serve_source *source, char epoch[17],
+		uint64_t *number);
+/* Wants it once more: the relay did not take it. For one observer that has room. */
+void serve_again(struct serve *serve, const char *epoch, uint64_t number);
 
 #endif

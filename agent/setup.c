@@ -21,6 +21,7 @@ void setup_init(struct setup *setup)
 	buf_init(&setup->auth_tag, 4096);
 	buf_init(&setup->epoch_path, PATH_MAX);
 	buf_init(&setup->sessions_path, PATH_MAX);
+	buf_init(&setup->journal_path, PATH_MAX);
 	join_init(&setup->join);
 }
 
@@ -32,6 +33,7 @@ void setup_finish(struct setup *setup)
 	buf_finish(&setup->auth_tag);
 	buf_finish(&setup->epoch_path);
 	buf_finish(&setup->sessions_path);
+	buf_finish(&setup->journal_path);
 	free(setup->channels);
 	free(setup->relay);
 	free(setup->name);
@@ -291,9 +293,26 @@ out:
 	return ok;
 }
 
+/* A folder that cannot be made is the journal's to report: the feed needs none. */
+static bool place_journal(struct setup *setup, struct err *err)
+{
+	struct buf npub;
+	struct err ignored;
+
+	if (!paths_data(SLICE("journal"), &setup->journal_path, err))
+		return false;
+	(void)paths_make(buf_text(&setup->journal_path), &ignored);
+	buf_init(&npub, 128);
+	(void)nip19_encode(NIP19_NPUB, keypair_public(setup->keypair), &npub);
+	(void)buf_printf(&setup->journal_path, "/%s.db", buf_text(&npub));
+	buf_finish(&npub);
+	return true;
+}
+
 bool setup_identity(struct setup *setup, enum setup_taken taken, struct crypto *crypto,
 		    struct err *err)
 {
 	return lock(setup, setup->join.given ? SETUP_REFUSE : taken, err) &&
-	       load_auth(crypto, setup, err) && find_relay(setup, err);
+	       load_auth(crypto, setup, err) && find_relay(setup, err) &&
+	       place_journal(setup, err);
 }

@@ -41,6 +41,7 @@ struct setup {
 	size_t channel_count; /* at least 1 */
 	struct keypair *keypair;
 	struct buf auth_tag, epoch_path, sessions_path; /* files of this agent key */
+	struct buf journal_path; /* of the key's journal, in a folder that is there */
 	uint8_t owner[KEY_BYTES];
 	int lock_fd;
 	struct join join;

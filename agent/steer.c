@@ -209,6 +209,23 @@ static void switch_model(struct steer *steer, struct channel *channel,
 		answer(asker, status, 0, NULL);
 }
 
+static void on_body(void *ctx, enum sender_body verdict)
+{
+	switch (verdict) {
+	case SENDER_BODY_COMING:
+		answer(ctx, "ok", 0, NULL);
+		return;
+	case SENDER_BODY_GONE:
+		answer(ctx, "refused", 0,
+		       "the body of that event is not kept (any more), or it was sent "
+		       "whole");
+		return;
+	case SENDER_BODY_BUSY:
+		answer(ctx, "refused", 0, "too many bodies are on their way");
+		return;
+	}
+}
+
 static void fetch_body(struct steer *steer, const struct control *control,
 		       struct asker *asker)
 {
@@ -219,10 +236,10 @@ static void fetch_body(struct steer *steer, const struct control *control,
 	if (control->has_epoch &&
 	    strcmp(control->epoch, sender_epoch(steer->sender)) == 0)
 		whole = turns_body(steer->turns, control->seq, &channel);
+	/* What waits for an answer is at hand; the journal has the others. */
 	if (whole.len == 0 || !channel) {
-		answer(asker, "refused", 0,
-		       channel ? "that event was sent whole"
-			       : "the body of that event is not kept (any more)");
+		sender_fetch_body(steer->sender, control->epoch, control->seq, on_body,
+				  asker);
 		return;
 	}
 	context = report_context(channel);
@@ -351,6 +368,7 @@ void steer_destroy(struct steer *steer)
 {
 	if (!steer)
 		return;
+	sender_forget_bodies(steer->sender);
 	gate_finish(&steer->gate);
 	arena_finish(&steer->arena);
 	free(steer);

@@ -15,6 +15,7 @@
 #include "agent/watch_control.h"
 #include "wire/base/clock.h"
 #include "wire/base/mem.h"
+#include "wire/frame/limits.h"
 #include "wire/host/keyfile.h"
 #include "wire/host/paths.h"
 #include "wire/nostr/json.h"
@@ -124,27 +125,15 @@ static void on_last_sent(void *ctx)
 
 static void on_drained(void *ctx)
 {
-	const struct feed_context context = {.slot = -1};
 	struct watch *watch = ctx;
-	const uint64_t unsent = sender_discard(watch->sender);
-	struct sender_figures figures;
-	struct buf payload;
+	struct sender_left left;
 
 	/* Our own last word holds nobody up. */
 	tap_tell(watch->fd, PUMP_DONE, SLICE_EMPTY);
-	sender_figures(watch->sender, &figures);
-	log_info("watch", "ends: unsent=%" PRIu64 " unanswered=%" PRIu64, unsent,
-		 figures.in_flight);
-	report_begin(&payload);
-	(void)json_write_member_string(&payload, SLICE("reason"), SLICE("finished"));
-	(void)json_write_key(&payload, SLICE("left"));
-	(void)buf_lit(&payload, "{");
-	(void)json_write_member_int(&payload, SLICE("frames"),
-				    (int64_t)figures.in_flight);
-	(void)json_write_member_int(&payload, SLICE("events"),
-				    (int64_t)(unsent + figures.pending));
-	(void)buf_lit(&payload, "}");
-	report_end(watch->sender, &context, "harness_stopping", &payload);
+	sender_leave(watch->sender, &left);
+	log_info("watch", "ends: unsent=%" PRIu64 " kept=%" PRIu64, left.events,
+		 left.journalled);
+	report_stopping(watch->sender, "finished", &left);
 	sender_stop(watch->sender, watch->up ? LAST_UP_MS : LAST_DOWN_MS, on_last_sent,
 		    watch);
 }
@@ -332,6 +321,9 @@ static bool create_sender(struct watch *watch, struct err *err)
 		.auth_tag = buf_slice(&setup->auth_tag),
 		.tick_ms = watch->options->tick_ms,
 		.epoch_path = buf_text(&watch->setup.epoch_path),
+		.journal_path = buf_text(&watch->setup.journal_path),
+		.journal_bytes = AGENT_JOURNAL_MAX,
+		.journal_s = AGENT_JOURNAL_DAYS * INT64_C(86400),
 		.default_context = {.slot = -1,
 				    .channel = watch->options->mode->per_session
 						       ? &watch->slot_channel.uuid

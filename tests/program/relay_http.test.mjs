@@ -54,7 +54,7 @@ test("NIP-11 comes with its own type, for any origin, with the date", async () =
 	const body = await answer.json();
 	assert.deepEqual(body.supported_nips, [1, 9, 11, 40, 42, 45, 70]);
 	assert.match(body.description, /keeps stored kinds/);
-	assert.equal(body.perch.backfill_per_second, 20);
+	assert.equal(body.perch.backfill_per_second, 80);
 	assert.equal(body.perch.stores_events, true);
 });
 

@@ -21,16 +21,28 @@ struct m_event { /* also a gap: kind "observer_telemetry_gap" */
 	int channel, slot, session, urgency; /* a gap's urgency is none of the queue's */
 	bool is_gap, is_chunk;
 	const char *kind, *extra;
-	uint64_t evicted, failed; /* of a gap */
-	char *payload;            /* of a chunk: up to its text, NULL text follows */
+	uint64_t evicted, failed, full; /* of a gap */
+	char *payload; /* of a chunk: up to its text, NULL text follows */
 	char *text, *rest;
 };
+
+struct m_picked {
+	int channel;
+	uint64_t sources;
+	struct m_event gap, loss; /* seq 0: none */
+};
+
+#define DEFERRED_MAX 512
 
 struct model {
 	struct m_event waiting[WAITING_MAX]; /* by seq inside a channel */
 	size_t count;
 	int streak;
-	uint64_t ingested, published, dropped, in_flight;
+	bool defers;                       /* there is a journal that takes frames */
+	char *deferred_text[DEFERRED_MAX]; /* since the last comparison */
+	struct m_picked deferred[DEFERRED_MAX];
+	size_t deferred_count;
+	uint64_t ingested, published, dropped, in_flight, deferred_sources;
 };
 
 static const char *m_uuid(int channel)
@@ -76,12 +88,15 @@ static size_t m_header(const struct m_event *e, const char *kind, char *out)
 static size_t m_write(const struct m_event *e, char *out)
 {
 	char first[CLOCK_RFC3339_LEN + 1], last[CLOCK_RFC3339_LEN + 1], mark[40] = "";
+	char full[40] = "";
 	size_t at = m_header(e, e->kind, out);
 
 	if (e->merged > 1)
 		(void)snprintf(mark, sizeof(mark), ",\"merged\":%" PRIu64, e->merged);
 	clock_format(e->first_ms, first);
 	clock_format(e->ms, last);
+	if (e->full)
+		(void)snprintf(full, sizeof(full), ",\"journal_full\":%" PRIu64, e->full);
 	if (e->is_gap)
 		return at +
 		       (size_t)snprintf(
@@ -89,11 +104,12 @@ static size_t m_write(const struct m_event *e, char *out)
 			       ",\"payload\":{\"droppedEvents\":%" PRIu64
 			       ",\"reasonCounts\":{\"replayBufferOverflow\":0,"
 			       "\"publishQueueEviction\":%" PRIu64 ",\"broadcastLag\":0,"
-			       "\"publishFailure\":%" PRIu64 ",\"relayQueueEviction\":0},"
+			       "\"publishFailure\":%" PRIu64
+			       ",\"relayQueueEviction\":0%s},"
 			       "\"firstObservedAt\":\"%s\",\"lastObservedAt\":\"%s\","
 			       "\"scope\":\"channel\"}}",
-			       e->evicted + e->failed, e->evicted, e->failed, first,
-			       last);
+			       e->evicted + e->failed + e->full, e->evicted, e->failed,
+			       full, first, last);
 	return at + (size_t)snprintf(out + at, M_TEXT_MAX - at,
 				     "%s%s,\"payload\":%s%s%s}", mark, e->extra,
 				     e->payload, e->text, e->rest);
@@ -221,12 +237,6 @@ static size_t m_greedy(struct model *m, int channel, uint64_t before, int urgenc
 	return count;
 }
 
-struct m_picked {
-	int channel;
-	uint64_t sources;
-	struct m_event gap, loss; /* seq 0: none */
-};
-
 static void m_add_gap(struct model *m, int channel, const struct m_event *more)
 {
 	struct m_event sum = *more;
@@ -241,6 +251,7 @@ static void m_add_gap(struct model *m, int channel, const struct m_event *more)
 		sum = old->seq > more->seq ? *old : sum;
 		sum.evicted = old->evicted + more->evicted;
 		sum.failed = old->failed + more->failed;
+		sum.full = old->full + more->full;
 		sum.first_ms =
 			old->first_ms < more->first_ms ? old->first_ms : more->first_ms;
 		m_remove(m, i);
@@ -266,6 +277,79 @@ static struct m_event m_gap_of(const struct m_event *e)
 				.urgency = 9,
 				.kind = "observer_telemetry_gap",
 				.extra = ""};
+}
+
+/* Counts the waiting events at @at in @picked and takes them out. */
+static void m_take(struct model *m, const size_t *at, size_t count,
+		   struct m_picked *picked)
+{
+	int64_t first_ms = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct m_event *e = &m->waiting[at[i]];
+
+		if (e->is_gap) {
+			picked->gap = *e;
+			continue;
+		}
+		first_ms = picked->sources ? first_ms : e->ms;
+		picked->sources += e->merged;
+		picked->loss = m_gap_of(e);
+		picked->loss.first_ms = first_ms;
+		picked->loss.failed = picked->sources;
+	}
+	for (size_t i = count; i-- > 0;)
+		m_remove(m, at[i]);
+}
+
+/* The events at @at leave later, as a frame of their own. */
+static void m_keep(struct model *m, int channel, const size_t *at, size_t count)
+{
+	char *text = mem_alloc(M_TEXT_MAX);
+	struct m_picked picked = {.channel = channel};
+
+	ck_assert_uint_lt(m->deferred_count, DEFERRED_MAX);
+	(void)m_frame(m, at, count, text);
+	m_take(m, at, count, &picked);
+	m->deferred_sources += picked.sources;
+	m->deferred_text[m->deferred_count] = text;
+	m->deferred[m->deferred_count++] = picked;
+}
+
+/* Defers the oldest frame's worth of plain events; false if there is nothing to defer. */
+static bool m_defer(struct model *m)
+{
+	const size_t oldest =
+		m_oldest(m, UINT64_MAX, QUEUE_PLAIN, ANY_CHANNEL, NO_CHANNEL);
+	size_t at[PACK_ITEMS_MAX], count;
+	int channel;
+
+	if (!m->defers || oldest == m->count)
+		return false;
+	channel = m->waiting[oldest].channel;
+	count = m_greedy(m, channel, UINT64_MAX, QUEUE_PLAIN, at);
+	m_keep(m, channel, at, count);
+	return true;
+}
+
+/* "its predecessors beyond the last 65,340 bytes are deferred" */
+static void m_defer_before(struct model *m, int channel, uint64_t arrival)
+{
+	size_t at[PACK_ITEMS_MAX], bytes = 0, count;
+	char text[M_TEXT_MAX];
+
+	for (size_t i = 0; i < m->count; i++) {
+		const struct m_event *e = &m->waiting[i];
+
+		if (e->channel == channel && e->arrival < arrival)
+			bytes += e->is_gap ? 2048 : m_write(e, text) + 1;
+	}
+	while (m->defers && bytes > FRAME_PACK_MAX) {
+		count = m_greedy(m, channel, arrival - 1, ANY, at);
+		for (size_t i = 0; i < count; i++)
+			bytes -= m_write(&m->waiting[at[i]], text) + 1;
+		m_keep(m, channel, at, count);
+	}
 }
 
 /* Drops a frame's worth of events of that urgency (or NO_GAP); false if there are none.
@@ -302,7 +386,6 @@ static size_t m_pick(struct model *m, struct m_picked *picked, char *frame)
 	const size_t head = m_oldest(m, UINT64_MAX, ANY, ANY_CHANNEL, NO_CHANNEL);
 	size_t at[PACK_ITEMS_MAX], count, urgent, other;
 	uint64_t before = barrier;
-	int64_t first_ms = 0;
 	size_t len;
 
 	if (!m->count)
@@ -322,6 +405,7 @@ static size_t m_pick(struct model *m, struct m_picked *picked, char *frame)
 		if (urgent < m->count && (m->streak < 2 || other == m->count)) {
 			picked->channel = m->waiting[urgent].channel;
 			m->streak += other < m->count;
+			m_defer_before(m, picked->channel, m->waiting[urgent].arrival);
 		} else {
 			picked->channel = m->waiting[other].channel;
 			m->streak = 0;
@@ -329,22 +413,8 @@ static size_t m_pick(struct model *m, struct m_picked *picked, char *frame)
 	}
 	count = m_greedy(m, picked->channel, before, ANY, at);
 	len = m_frame(m, at, count, frame);
-	for (size_t i = 0; i < count; i++) {
-		const struct m_event *e = &m->waiting[at[i]];
-
-		if (e->is_gap) {
-			picked->gap = *e;
-			continue;
-		}
-		first_ms = picked->sources ? first_ms : e->ms;
-		picked->sources += e->merged;
-		picked->loss = m_gap_of(e);
-		picked->loss.first_ms = first_ms;
-		picked->loss.failed = picked->sources;
-	}
+	m_take(m, at, count, picked);
 	m->in_flight += picked->sources;
-	for (size_t i = count; i-- > 0;)
-		m_remove(m, at[i]);
 	if (!m->count)
 		m->streak = 0;
 	return len;
@@ -380,7 +450,29 @@ struct pair {
 	size_t flight_count;
 	uint64_t last_seq[CHANNELS + 1]; /* sent, by channel + 1 */
 	struct buf frame;
+	/* What was deferred since the last comparison, and what waits for its OK. */
+	char *taken_text[DEFERRED_MAX];
+	struct queue_frame taken[DEFERRED_MAX];
+	size_t taken_count;
+	struct flight deferred[DEFERRED_MAX];
+	size_t deferred_count;
 };
+
+static bool may(void *ctx)
+{
+	const struct pair *pair = ctx;
+
+	return pair->model->defers;
+}
+
+static void take(void *ctx, struct slice text, const struct queue_frame *content)
+{
+	struct pair *pair = ctx;
+
+	ck_assert_uint_lt(pair->taken_count, DEFERRED_MAX);
+	pair->taken_text[pair->taken_count] = mem_dup(text);
+	pair->taken[pair->taken_count++] = *content;
+}
 
 static unsigned roll(struct pair *pair, unsigned sides)
 {
@@ -395,6 +487,8 @@ static void pair_init(struct pair *pair, unsigned seed)
 	pair->budget = 300000 + roll(pair, 3) * 400000;
 	pair->queue = queue_create(pair->budget);
 	pair->model = mem_alloc(sizeof(*pair->model));
+	pair->model->defers = seed % 2 == 0;
+	queue_set_deferral(pair->queue, &(struct queue_deferral){may, take, pair});
 	buf_init(&pair->frame, FRAME_PACK_MAX);
 }
 
@@ -407,17 +501,41 @@ static void pair_finish(struct pair *pair)
 	buf_finish(&pair->frame);
 }
 
+/* The same frames were deferred, in the same order; from now on they wait to be settled.
+ */
+static void compare_deferred(struct pair *pair)
+{
+	struct model *m = pair->model;
+
+	ck_assert_uint_eq(pair->taken_count, m->deferred_count);
+	for (size_t i = 0; i < pair->taken_count; i++) {
+		struct flight *flight = &pair->deferred[pair->deferred_count++];
+
+		ck_assert_uint_lt(pair->deferred_count, DEFERRED_MAX);
+		ck_assert_msg(strcmp(pair->taken_text[i], m->deferred_text[i]) == 0,
+			      "seed %u: deferred is\n%.200s, not\n%.200s", pair->seed,
+			      pair->taken_text[i], m->deferred_text[i]);
+		ck_assert_uint_eq(pair->taken[i].sources, m->deferred[i].sources);
+		*flight =
+			(struct flight){.real = pair->taken[i], .naive = m->deferred[i]};
+		free(pair->taken_text[i]);
+		free(m->deferred_text[i]);
+	}
+	pair->taken_count = m->deferred_count = 0;
+}
+
 /* When it is over the budget is the implementation's business, what goes then is not. */
 static void follow_shedding(struct pair *pair)
 {
 	struct model *m = pair->model;
 	const struct queue_ledger *ledger = queue_ledger(pair->queue);
 
-	while (ledger->dropped > m->dropped)
-		ck_assert_msg(m_shed(m, QUEUE_PLAIN) || m_shed(m, NO_GAP),
+	while (ledger->dropped > m->dropped || pair->taken_count > m->deferred_count)
+		ck_assert_msg(m_defer(m) || m_shed(m, QUEUE_PLAIN) || m_shed(m, NO_GAP),
 			      "seed %u: dropped what was not there", pair->seed);
 	ck_assert_msg(ledger->dropped == m->dropped, "seed %u: not a frame's worth",
 		      pair->seed);
+	compare_deferred(pair);
 }
 
 static void check_ledger(const struct pair *pair)
@@ -432,7 +550,7 @@ static void check_ledger(const struct pair *pair)
 	ck_assert_uint_eq(ledger->waiting, m_waiting(pair->model));
 	ck_assert_uint_eq(ledger->in_flight, pair->model->in_flight);
 	ck_assert_uint_eq(ledger->published, pair->model->published);
-	ck_assert_uint_eq(ledger->deferred, 0);
+	ck_assert_uint_eq(ledger->deferred, pair->model->deferred_sources);
 	ck_assert_msg(queue_memory(pair->queue) <= pair->budget,
 		      "seed %u: over the budget", pair->seed);
 }
@@ -588,6 +706,7 @@ static void pick_both(struct pair *pair)
 	check_order(pair, &flight->naive);
 	flight->bytes = pair->frame.len;
 	pair->flight_count++;
+	compare_deferred(pair);
 	queue_hold(pair->queue, flight->bytes);
 	follow_shedding(pair);
 }
@@ -618,6 +737,32 @@ static void settle_both(struct pair *pair, size_t at, bool published)
 	follow_shedding(pair);
 }
 
+/* A deferred frame was sent and has its OK, or the journal lost it. */
+static void settle_deferred(struct pair *pair, size_t at, bool published)
+{
+	struct flight flight = pair->deferred[at];
+	struct model *m = pair->model;
+	struct uuid fallback;
+
+	pair->deferred[at] = pair->deferred[--pair->deferred_count];
+	m->deferred_sources -= flight.naive.sources;
+	if (published) {
+		queue_deferred_published(pair->queue, &flight.real);
+		m->published += flight.naive.sources;
+		return;
+	}
+	ck_assert(uuid_parse(slice_of(m_uuid(0)), &fallback));
+	queue_deferred_lost(pair->queue, &flight.real, &fallback, GAP_JOURNAL_FULL);
+	m->dropped += flight.naive.sources;
+	if (flight.naive.gap.seq)
+		m_add_gap(m, flight.naive.channel, &flight.naive.gap);
+	flight.naive.loss.full = flight.naive.loss.failed;
+	flight.naive.loss.failed = 0;
+	if (flight.naive.sources)
+		m_add_gap(m, flight.naive.channel, &flight.naive.loss);
+	follow_shedding(pair);
+}
+
 static void settle_random(struct pair *pair)
 {
 	const size_t at = roll(pair, (unsigned)pair->flight_count);
@@ -634,8 +779,14 @@ START_TEST(queue_and_naive_model_send_the_same_frames)
 
 	pair_init(&pair, (unsigned)_i + 1);
 	for (int step = 0; step < 250; step++) {
-		if (pair.flight_count == IN_FLIGHT ||
-		    (pair.flight_count && !roll(&pair, 9)))
+		/* The disk may fill up and be freed again. */
+		if (pair.seed % 4 == 0 && !roll(&pair, 40))
+			pair.model->defers = !pair.model->defers;
+		if (pair.deferred_count && !roll(&pair, 12))
+			settle_deferred(&pair, roll(&pair, (unsigned)pair.deferred_count),
+					roll(&pair, 3) > 0);
+		else if (pair.flight_count == IN_FLIGHT ||
+			 (pair.flight_count && !roll(&pair, 9)))
 			settle_random(&pair);
 		else if (roll(&pair, 12) == 0)
 			pick_both(&pair);
@@ -643,8 +794,10 @@ START_TEST(queue_and_naive_model_send_the_same_frames)
 			put_random(&pair);
 		check_ledger(&pair);
 	}
-	while (!queue_is_empty(pair.queue)) {
-		if (pair.flight_count == IN_FLIGHT)
+	while (!queue_is_empty(pair.queue) || pair.deferred_count) {
+		if (pair.deferred_count)
+			settle_deferred(&pair, 0, roll(&pair, 3) > 0);
+		else if (pair.flight_count == IN_FLIGHT)
 			settle_random(&pair);
 		else
 			pick_both(&pair);
@@ -1103,6 +1256,46 @@ START_TEST(frames_in_flight_count_against_the_budget)
 }
 END_TEST
 
+START_TEST(with_a_journal_what_is_over_the_budget_is_deferred_not_dropped)
+{
+	const struct queue_ledger *ledger = queue_ledger(rules.queue);
+
+	rules.model->defers = true;
+	for (int i = 0; i < 40; i++)
+		put_large(0);
+	ck_assert_uint_eq(ledger->dropped, 0);
+	ck_assert_uint_gt(ledger->deferred, 20);
+	ck_assert_uint_eq(rules.deferred_count, ledger->deferred);
+	while (rules.deferred_count)
+		settle_deferred(&rules, 0, true);
+	ck_assert_uint_eq(ledger->deferred, 0);
+}
+END_TEST
+
+START_TEST(urgent_event_leaves_in_its_channel_s_second_frame_at_the_latest)
+{
+	rules.model->defers = true;
+	for (int i = 0; i < 6; i++)
+		put_large(0);
+	(void)put(0, QUEUE_URGENT, "7");
+	(void)put(0, QUEUE_PLAIN, "8");
+	ck_assert_str_eq(next_frame(), "6 7 8");
+	ck_assert_uint_eq(rules.deferred_count, 5);
+}
+END_TEST
+
+START_TEST(without_a_journal_an_urgent_event_waits_its_turn)
+{
+	for (int i = 0; i < 3; i++)
+		put_large(0);
+	(void)put(0, QUEUE_URGENT, "4");
+	ck_assert_str_eq(next_frame(), "1");
+	ck_assert_str_eq(next_frame(), "2");
+	ck_assert_str_eq(next_frame(), "3 4");
+	ck_assert_uint_eq(rules.deferred_count, 0);
+}
+END_TEST
+
 START_TEST(lost_frame_is_reported_once_with_what_it_would_have_told)
 {
 	struct queue_frame info;
@@ -1165,6 +1358,11 @@ static Suite *queue_suite(void)
 	tcase_add_test(single, of_a_thousand_channels_the_oldest_head_leaves_first);
 	tcase_add_test(single, what_is_kept_for_events_to_come_is_given_back_bit_by_bit);
 	tcase_add_test(single, frames_in_flight_count_against_the_budget);
+	tcase_add_test(single,
+		       with_a_journal_what_is_over_the_budget_is_deferred_not_dropped);
+	tcase_add_test(single,
+		       urgent_event_leaves_in_its_channel_s_second_frame_at_the_latest);
+	tcase_add_test(single, without_a_journal_an_urgent_event_waits_its_turn);
 	tcase_add_test(single, lost_frame_is_reported_once_with_what_it_would_have_told);
 	suite_add_tcase(suite, tcase);
 	suite_add_tcase(suite, single);

@@ -697,6 +697,190 @@ START_TEST(a_relay_that_offers_any_backfill_gets_a_hundred_frames_a_second_at_mo
 }
 END_TEST
 
+/* Three quarters of a frame: two never share one, and a relay of 64 KiB takes each. */
+static void emit_sized(char fill, size_t bytes)
+{
+	const struct feed_context context = {.slot = 0, .channel = &channel};
+	struct buf payload;
+	char *room;
+
+	buf_init(&payload, 1 << 20);
+	(void)buf_lit(&payload, "{\"a\":\"");
+	room = buf_extend(&payload, bytes);
+	memset(room, fill, bytes);
+	(void)buf_lit(&payload, "\"}");
+	(void)feed_emit(sender_feed(sender), sender_time(sender), &context, SLICE("note"),
+			SLICE_EMPTY, buf_slice(&payload));
+	sender_kick(sender);
+	buf_finish(&payload);
+}
+
+/* Answers as a relay with a limit of @event_max does; returns how many it refused. */
+static unsigned run_limited(int64_t ms, size_t event_max, const char *words)
+{
+	static size_t answered;
+	unsigned refused = 0;
+
+	relay.answers = false;
+	if (clock_ms == 0)
+		answered = 0;
+	while (clock_ms < ms) {
+		run_until(clock_ms + 10);
+		for (; answered < relay.count; answered++) {
+			const bool ok = strlen(relay.written[answered].text) <= event_max;
+
+			refused += !ok;
+			answer(answered, ok, ok ? "" : words);
+		}
+	}
+	return refused;
+}
+
+START_TEST(frame_refused_as_too_large_is_split_and_nothing_is_lost)
+{
+	struct sender_figures figures;
+	uint64_t seqs = 0;
+
+	set_link(LINK_READY);
+	for (int i = 0; i < 4; i++)
+		emit_sized('a', 15000);
+	ck_assert_uint_eq(run_limited(20000, 65536, "invalid: event too large"), 1);
+	sender_figures(sender, &figures);
+	ck_assert_uint_eq(figures.published, 4);
+	ck_assert_uint_eq(figures.dropped, 0);
+	ck_assert_uint_eq(figures.in_flight, 0);
+	check_ledger();
+	/* The refused one; its first part, which keeps the number; the rest. */
+	for (size_t i = 1; i < 3; i++) {
+		open_written(i);
+		ck_assert_uint_eq(frame.number, i);
+		ck_assert_int_eq(frame.replayed, i == 2);
+		for (size_t k = 0; k < frame.event_count; k++)
+			ck_assert_uint_eq(frame.events[k].seq, ++seqs);
+	}
+	ck_assert_uint_eq(seqs, 4);
+	/* From now on frames are made to fit. */
+	for (int i = 0; i < 8; i++)
+		emit_sized('b', 15000);
+	ck_assert_uint_eq(run_limited(40000, 65536, "invalid: event too large"), 0);
+	sender_figures(sender, &figures);
+	ck_assert_uint_eq(figures.published, 12);
+}
+END_TEST
+
+START_TEST(event_that_fits_no_frame_of_a_smaller_relay_is_trimmed_once_more)
+{
+	struct sender_figures figures;
+	bool trimmed = false;
+
+	set_link(LINK_READY);
+	emit_sized('a', 60000); /* sent before the limit is known */
+	emit_sized('a', 60000); /* queued before it is known */
+	ck_assert_uint_eq(run_limited(1500, 65536, "error: message too big"), 1);
+	emit_sized('a', 60000); /* after */
+	ck_assert_uint_eq(run_limited(20000, 65536, "error: message too big"), 0);
+	sender_figures(sender, &figures);
+	ck_assert_uint_eq(figures.published, 3);
+	for (size_t i = 1; i < relay.count; i++) {
+		open_written(i);
+		for (size_t k = 0; k < frame.event_count; k++) {
+			trimmed = trimmed || frame.events[k].trimmed > 0;
+			ck_assert(json_check(frame.events[k].payload, NULL, NULL));
+		}
+	}
+	ck_assert(trimmed);
+}
+END_TEST
+
+START_TEST(limits_of_nip11_are_kept_before_anything_is_refused)
+{
+	relay.info.max_message_bytes = 65536;
+	set_link(LINK_READY);
+	for (int i = 0; i < 8; i++)
+		emit_sized('a', 15000);
+	ck_assert_uint_eq(run_limited(20000, 65536, "too large"), 0);
+	ck_assert_uint_ge(relay.count, 4);
+	for (size_t i = 0; i < relay.count; i++)
+		ck_assert_uint_le(strlen(relay.written[i].text), 65536 - 10);
+}
+END_TEST
+
+START_TEST(close_for_a_message_too_big_makes_frames_smaller)
+{
+	struct sender_figures figures;
+
+	relay.answers = false;
+	set_link(LINK_READY);
+	for (int i = 0; i < 4; i++)
+		emit_sized('a', 15000);
+	run_until(1000);
+	ck_assert_uint_eq(relay.count, 1);
+	relay.state = LINK_DOWN;
+	relay.events->on_state(relay.ctx, LINK_DOWN,
+			       "the connection to x was closed (1009 )", 0);
+	relay.answers = true;
+	set_link(LINK_READY);
+	run_until(10000);
+	for (size_t i = 1; i < relay.count; i++)
+		ck_assert_uint_le(strlen(relay.written[i].text), 65536);
+	sender_figures(sender, &figures);
+	ck_assert_uint_eq(figures.published, 4);
+}
+END_TEST
+
+/* A relay that takes nothing but small notes must not be asked with the same frame for
+ * ever. */
+START_TEST(frame_that_cannot_be_smaller_is_lost_and_told)
+{
+	struct sender_figures figures;
+
+	set_link(LINK_READY);
+	emit_sized('a', 60000);
+	ck_assert_uint_le(run_limited(200000, 4000, "invalid: event too large"), 12);
+	sender_figures(sender, &figures);
+	ck_assert_uint_eq(figures.dropped, 1);
+	ck_assert_uint_eq(figures.in_flight, 0);
+	open_written(relay.count - 1);
+	ck_assert(frame.number >= 1);
+	check_ledger();
+}
+END_TEST
+
+START_TEST(backfill_that_is_rate_limited_backs_off_and_comes_later)
+{
+	char words[256];
+	size_t before;
+	bool came = false;
+
+	set_link(LINK_READY);
+	emit_large();
+	run_until(5000);
+	(void)emit("note");
+	run_until(6000);
+	(void)snprintf(
+		words, sizeof(words),
+		"{\"type\":\"feed_sync\",\"requestId\":\"r\",\"observer\":\"aabbccdd\","
+		"\"want\":[{\"epoch\":\"%s\",\"frames\":[[1,1]]}]}",
+		sender_epoch(sender));
+	ck_assert(ask(words));
+	run_until(6500); /* its feed_state */
+	before = relay.count;
+	relay.answers = false;
+	run_until(9000);
+	ck_assert_uint_eq(relay.count, before + 1);
+	answer(before, false, "rate-limited: later");
+	run_until(9900);
+	ck_assert_uint_eq(relay.count, before + 1);
+	relay.answers = true;
+	run_until(14000);
+	for (size_t i = before + 1; i < relay.count; i++) {
+		open_written(i);
+		came = came || frame.number == 1;
+	}
+	ck_assert(came);
+}
+END_TEST
+
 START_TEST(control_of_the_owner_is_opened_once)
 {
 	const struct slice text =
@@ -848,9 +1032,10 @@ START_TEST(stop_gives_up_after_its_grace)
 }
 END_TEST
 
-START_TEST(what_is_discarded_counts_and_the_last_word_leaves_next)
+START_TEST(without_a_journal_what_is_left_counts_and_the_last_word_leaves_next)
 {
 	struct sender_figures figures;
+	struct sender_left left;
 
 	set_link(LINK_READY);
 	emit_large();
@@ -860,11 +1045,12 @@ START_TEST(what_is_discarded_counts_and_the_last_word_leaves_next)
 	run_until(1500);
 	ck_assert(done);
 	ck_assert_uint_eq(relay.count, 1);
-	ck_assert_uint_eq(sender_discard(sender), 2);
+	sender_leave(sender, &left);
+	ck_assert_uint_eq(left.events, 2);
+	ck_assert_uint_eq(left.journalled, 0);
 	sender_figures(sender, &figures);
 	ck_assert_uint_eq(figures.dropped, 2);
-	ck_assert_uint_eq(figures.ingested, figures.published + figures.deferred +
-						    figures.dropped + figures.pending);
+	check_ledger();
 	(void)emit("note");
 	done = false;
 	sender_stop(sender, 1500, on_done, NULL);
@@ -909,6 +1095,13 @@ static Suite *sender_suite(void)
 	tcase_add_test(
 		tcase,
 		a_relay_that_offers_any_backfill_gets_a_hundred_frames_a_second_at_most);
+	tcase_add_test(tcase, frame_refused_as_too_large_is_split_and_nothing_is_lost);
+	tcase_add_test(tcase,
+		       event_that_fits_no_frame_of_a_smaller_relay_is_trimmed_once_more);
+	tcase_add_test(tcase, limits_of_nip11_are_kept_before_anything_is_refused);
+	tcase_add_test(tcase, close_for_a_message_too_big_makes_frames_smaller);
+	tcase_add_test(tcase, frame_that_cannot_be_smaller_is_lost_and_told);
+	tcase_add_test(tcase, backfill_that_is_rate_limited_backs_off_and_comes_later);
 	tcase_add_test(tcase, control_of_the_owner_is_opened_once);
 	tcase_add_test(tcase,
 		       a_flood_of_forged_controls_costs_a_hundred_signatures_a_second);
@@ -919,7 +1112,9 @@ static Suite *sender_suite(void)
 	tcase_add_test(tcase, body_is_sent_in_parts_that_make_the_whole_event);
 	tcase_add_test(tcase, stop_drains_a_frame_a_tick_and_then_is_done);
 	tcase_add_test(tcase, stop_gives_up_after_its_grace);
-	tcase_add_test(tcase, what_is_discarded_counts_and_the_last_word_leaves_next);
+	tcase_add_test(
+		tcase,
+		without_a_journal_what_is_left_counts_and_the_last_word_leaves_next);
 	tcase_add_test(tcase, stop_with_nothing_left_is_done_in_the_next_turn);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -35,6 +35,8 @@ static const char *const options[] = {
 	"db",
 	"env",
 	"idle-timeout",
+	"journal-days",
+	"journal-mb",
 	"key-bytes",
 	"key-connections",
 	"key-events",

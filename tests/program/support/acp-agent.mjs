@@ -181,6 +181,12 @@ const directives = {
 		process.stdin.pause();
 		setTimeout(() => process.stdin.resume(), Number(ms));
 	},
+	async flood(t, [count, bytes]) { // a tool call and a text of so many bytes, in turn: none joins another
+		for (let i = 0; i < Number(count); i++) {
+			await t.update({ sessionUpdate: "tool_call", toolCallId: t.callId(), title: `Step ${i}`, kind: "read", status: "completed" });
+			await t.say(`marker-${i} ${"z".repeat(Number(bytes))}`);
+		}
+	},
 	length: (t, words) => t.say(`length ${words.join(" ").length}`),
 	async deafflood(t, [count]) { // asks without end and never reads an answer
 		process.stdin.pause();

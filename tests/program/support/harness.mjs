@@ -55,13 +55,16 @@ class Log {
 /** A relay for one test; `log` holds every event that was published. */
 export class SmallRelay {
 	log = new Log();
+	/** What NIP-11 says, and whether an event is taken: both are a test's to replace. */
+	document = { name: "small", supported_nips: [1, 11, 42], limitation: { auth_required: true } };
+	verdict = () => [true, ""];
 	#subscriptions = new Map(); // socket → Map(id → filters)
 
 	static async start() {
 		const relay = new SmallRelay();
 		relay.http = createServer((request, response) => {
 			response.setHeader("Content-Type", "application/nostr+json");
-			response.end(JSON.stringify({ name: "small", supported_nips: [1, 11, 42], limitation: { auth_required: true } }));
+			response.end(JSON.stringify(relay.document));
 		});
 		relay.sockets = new WebSocketServer({ server: relay.http });
 		relay.sockets.on("connection", (socket) => relay.#serve(socket));
@@ -87,7 +90,10 @@ export class SmallRelay {
 			} else if (verb === "EVENT") {
 				assert.ok(verifyEvent(first), "a valid signature");
 				assert.equal(first.pubkey, socket.authenticated);
-				send("OK", first.id, true, "");
+				const [taken, words] = this.verdict(first, String(data));
+				send("OK", first.id, taken, words);
+				if (!taken)
+					return;
 				this.deliver(first);
 				this.log.push(first);
 			} else if (verb === "REQ") {
@@ -123,6 +129,7 @@ export class SmallRelay {
  */
 export class Harness {
 	events = new Log();
+	frames = new Log(); // the plaintexts
 	stderr = "";
 	owner = makeKey();
 
@@ -132,7 +139,7 @@ export class Harness {
 		return harness;
 	}
 
-	async #start(args, { command = scriptedAgent, agentEnv = {}, env = {}, ownerHere = true, ready = true, relay, again } = {}) {
+	async #start(args, { command = scriptedAgent, agentEnv = {}, env = {}, ownerHere = true, ready = true, relay, again, inside = [] } = {}) {
 		this.relay = relay ?? again?.relay ?? await SmallRelay.start();
 		this.home = again?.home ?? mkdtempSync(join(tmpdir(), "perch-agent-"));
 		this.work = join(this.home, "work");
@@ -148,7 +155,8 @@ export class Harness {
 			...Object.entries(agentEnv).flatMap(([name, value]) => ["--env", `${name}=${value}`]),
 			...args, "--", ...command];
 		this.env = { ...process.env, PERCH_HOME: this.home, XDG_CONFIG_HOME: this.home, PERCH_SECRET: "never shown", ...env };
-		this.child = spawn(perchBin, this.args, { env: this.env, stdio: ["pipe", "pipe", "pipe", "pipe"] });
+		const [program, ...first] = [...inside, perchBin]; // a command that runs another, or nothing
+		this.child = spawn(program, [...first, ...this.args], { env: this.env, stdio: ["pipe", "pipe", "pipe", "pipe"] });
 		this.child.stderr.setEncoding("utf8").on("data", (piece) => (this.stderr += piece));
 		this.exited = once(this.child, "close").then(([code, signal]) => (this.status = { code, signal }));
 		if (ready && !await Promise.race([once(this.child.stdio[3], "data"), this.exited.then(() => false)]))
@@ -161,10 +169,12 @@ export class Harness {
 	#collect() {
 		const push = this.relay.log.push.bind(this.relay.log);
 		this.relay.log.push = (item) => {
-			if (item.kind === 24200 && item.tags.some(([name, value]) => name === "frame" && value === "telemetry")) {
+			if (!this.hasLeft && item.kind === 24200 && item.tags.some(([name, value]) => name === "frame" && value === "telemetry")) {
 				const plain = JSON.parse(open(this.owner, item));
 				this.agentPub = item.pubkey;
-				this.epoch = plain.epoch;
+				if (!plain.replayed) // else perhaps of an earlier start
+					this.epoch = plain.epoch;
+				this.frames.push(plain);
 				for (const event of plain.kind === "batch" ? plain.payload.events : [plain])
 					this.events.push(event);
 			}
@@ -234,6 +244,16 @@ export class Harness {
 	/** The answer to it: an acp_write with its nonce. */
 	answer(nonce) {
 		return this.events.wait((event) => event.kind === "acp_write" && event.authorization?.requestNonce === nonce, "permission answer");
+	}
+
+	/** Ends it, but neither its relay nor its home: for another start (`again`). */
+	async leave(signal = "SIGTERM") {
+		if (!this.status)
+			this.child.kill(signal);
+		const status = await this.exited;
+		this.hasLeft = true;
+		assert.doesNotMatch(this.stderr, /Sanitizer|runtime error/, "no sanitizer report");
+		return status;
 	}
 
 	async stop(signal = "SIGTERM") {
