@@ -33,8 +33,8 @@ static void send_queued(struct sender *sender)
 			    &frame->content);
 	assert(packed); /* or it would not have claimed the tick */
 	(void)packed;
-	outbox_mark(sender->outbox, frame, false);
 	sender_keep(sender, frame);
+	outbox_mark(sender->outbox, frame, false);
 	sender->repeated = false;
 	if (frame->body_bytes > sender->frame_max)
 		sender_split(sender, frame);

@@ -58,8 +58,8 @@ static void direct_send(struct sender *sender, struct direct *direct)
 	}
 	(void)pack_write(direct->items, direct->count, &frame->plaintext);
 	frame->content = direct->content;
-	outbox_mark(sender->outbox, frame, false);
 	sender_keep(sender, frame);
+	outbox_mark(sender->outbox, frame, false);
 	sender->repeated = false;
 	sender_send(sender, frame);
 }

@@ -148,8 +148,7 @@ int64_t sender_relay_s(const struct sender *sender); /* the relay's Unix time */
 /* A new frame in the outbox. One that the relay will never take is given up then: it must
  * not keep all since in memory. */
 struct outbox_frame *sender_add(struct sender *sender);
-
-/* Numbers are given and the frame is packed: it goes to the journal. */
+/* A frame that is packed and has no suffix yet goes to the journal. */
 void sender_keep(struct sender *sender, const struct outbox_frame *frame);
 /* Seals the frame if it has no fresh text, and writes it. */
 void sender_send(struct sender *sender, struct outbox_frame *frame);

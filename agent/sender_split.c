@@ -241,6 +241,7 @@ static void write_part(struct split *split, struct outbox_frame *frame,
 	if (split_is_done(split) || frame->content.sources > *sources)
 		frame->content.sources = *sources;
 	*sources -= frame->content.sources;
+	sender_keep(sender, frame);
 	outbox_mark(sender->outbox, frame, rest);
 	sender_hold(sender, frame);
 }
@@ -261,13 +262,8 @@ void sender_split(struct sender *sender, struct outbox_frame *frame)
 	buf_clear(&frame->text);
 	frame->body_bytes = 0;
 	write_part(&split, frame, &whole, false, &sources);
-	sender_keep(sender, frame);
-	for (; !split_is_done(&split); parts++) {
-		struct outbox_frame *rest = outbox_add(sender->outbox);
-
-		write_part(&split, rest, &whole, true, &sources);
-		sender_keep(sender, rest);
-	}
+	for (; !split_is_done(&split); parts++)
+		write_part(&split, outbox_add(sender->outbox), &whole, true, &sources);
 	split_close(&split);
 	buf_wipe(&text);
 	log_info(SENDER_SUBJECT,

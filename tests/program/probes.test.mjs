@@ -53,6 +53,16 @@ test("seal has building and opening beside their primitives", () => {
 		["build", "build_primitives", "open", "open_primitives", "ratios"].map((arm) => `${arm} ${bytes}`)));
 });
 
+test("journal has the way out without and with it, and what was written is read back", () => {
+	const lines = figures("journal", { PERCH_PROBE_EVENTS: "600", PERCH_PROBE_RUNS: "1" });
+	assert.deepEqual(lines.map(({ arm }) => arm), ["pack", "seal", "journal", "ratios"]);
+	for (const line of lines.slice(0, 3)) {
+		assertTimed(line, 1);
+		assert.equal(line.frames, lines[0].frames);
+	}
+	assert.ok(lines[3].journal_to_seal > 0 && lines[3].write_us_per_frame > 0 && lines[3].read_us_per_frame > 0);
+});
+
 test("ingest has lines and reads for each number of agents and size of pieces", () => {
 	const lines = figures("ingest", { PERCH_PROBE_BYTES: "200000", PERCH_PROBE_RUNS: "1" });
 	assert.equal(lines.length, 2 * 4 * 3);
