@@ -70,13 +70,14 @@ struct journal_db {
 static size_t write_place(enum kind kind, const char *epoch, uint64_t number,
 			  uint8_t out[32])
 {
-	const size_t len = strlen(epoch);
+	size_t len = 0;
 
-	out[0] = (uint8_t)kind;
-	memcpy(out + 1, epoch, len);
+	out[len++] = (uint8_t)kind;
+	for (size_t i = 0; epoch[i]; i++)
+		out[len++] = (uint8_t)epoch[i];
 	for (size_t i = 0; i < 8; i++)
-		out[1 + len + i] = (uint8_t)(number >> (8 * i));
-	return 1 + len + 8;
+		out[len++] = (uint8_t)(number >> (8 * i));
+	return len;
 }
 
 static void seal(struct journal_db *db, enum kind kind, const char *epoch,

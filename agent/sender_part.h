@@ -86,7 +86,6 @@ struct sender {
 	struct link *link;
 	struct timer *timer;
 	int64_t armed_ms; /* when the timer fires; -1: not armed */
-	bool pumping;
 
 	char epoch[EPOCH_LEN + 1];
 	int64_t started_unix_ms, started_ms;
@@ -108,22 +107,17 @@ struct sender {
 	struct buf plain;   /* scratch of a frame that is not in the outbox */
 	struct buf repeat;  /* a sealed frame that is not in flight */
 
-	struct journal *journal; /* NULL: none */
-	bool journal_known;      /* what it has is known, or that it cannot be */
-	bool unclean_told;
+	struct journal *journal;   /* NULL: none */
 	struct deferred *deferred; /* ascending by number */
 	size_t deferred_count, deferred_room;
-	bool refusals; /* some are DEFERRED_REFUSED */
 	struct fetch fetches[FETCHES_MAX];
 	size_t fetch_count;
 	struct replay replays[REPLAYS_MAX];
 	size_t replay_count;
 	struct body_ask body_asks[BODY_ASKS_MAX];
 	size_t body_ask_count;
-	bool leaving; /* what is emitted now is this start's last */
 
 	int64_t last_write_ms;
-	bool repeated; /* the newest frame was sent once more */
 	int64_t hold_until_ms, hold_ms;
 	int64_t heard_ms; /* from an observer; -1: never */
 	struct log_limit refused;
@@ -135,6 +129,13 @@ struct sender {
 
 	int64_t seal_us;
 	uint64_t frames_sent, frames_acked;
+
+	bool pumping;
+	bool journal_known; /* what it has is known, or that it cannot be */
+	bool unclean_told;
+	bool refusals; /* some are DEFERRED_REFUSED */
+	bool leaving;  /* what is emitted now is this start's last */
+	bool repeated; /* the newest frame was sent once more */
 };
 
 /* ---- sender.c ---- */
