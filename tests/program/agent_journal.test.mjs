@@ -205,8 +205,9 @@ test("a journal that cannot be written costs the feed nothing", { skip: namespac
 
 test("an observer that was off for the whole run shows all of it", async () => {
 	const first = await Harness.start();
-	for (let i = 0; i < 12; i++)
-		await first.turn(`say marker-${i} `);
+	// Few prompts: an owner may send ten controls a second.
+	for (let i = 0; i < 12; i += 4)
+		await first.turn(`say marker-${i} \nsay marker-${i + 1} \nsay marker-${i + 2} \nsay marker-${i + 3} `);
 	await first.leave();
 	// The relay keeps nothing: what comes now comes from the journal of the next start.
 	const second = await Harness.start([], { again: first });
