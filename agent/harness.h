@@ -42,7 +42,7 @@ struct harness_options {
 	struct slice auth_tag;
 	uint8_t owner[KEY_BYTES];
 	const char *epoch_path;
-	const char *emit_path; /* socket for `perch emit`; NULL: none */
+	const char *emit_path;    /* socket for `perch emit`; NULL: none */
 	const char *journal_path; /* NULL: none is kept */
 	int64_t journal_bytes, journal_s;
 	/* Gets "ready\n" once; closed without it when the agent fails before. -1: none */
