@@ -126,12 +126,14 @@ test("the socket is our user's alone, and goes with its harness", async () => {
 test("an agent's hooks reach the turn that runs", async () => {
 	const harness = await Harness.start([], {});
 	try {
-		await harness.prompt("sleep 400\nsay done");
+		await harness.prompt("stall");
 		await harness.event("turn_started");
 		const result = spawnSync(perchBin, ["emit", "--name", "tested", "note", "from a hook"], { env: harness.env });
 		assert.equal(result.status, 0, String(result.stderr));
 		const note = await harness.event("note", ({ text }) => text === "from a hook");
 		assert.equal(note.turnId, harness.ofKind("turn_started")[0].turnId);
+		await harness.ask("cancel_turn");
+		await harness.completed();
 		await harness.turn("inside");
 		const inside = JSON.parse(/inside (\{.*\})/.exec(harness.said())[1]);
 		assert.deepEqual(inside.env.filter((name) => name.startsWith("PERCH_")), ["PERCH_EMIT"]);
