@@ -75,7 +75,7 @@ test("what is no key, a wrong passphrase and a taken name say so, and nothing is
 		[{ input: "00".repeat(32) }, /./],
 		[{ input: sealed, passphrase: "wrong\n" }, /the passphrase does not open this ncryptsec/],
 		[{ input: sealed, passphrase: "a\u0308\n" }, /U\+0308/],
-		[{ input: sealed.slice(0, -1) + "q", passphrase: "right\n" }, /checksum/],
+		[{ input: sealed.slice(0, -1) + (sealed.endsWith("q") ? "p" : "q"), passphrase: "right\n" }, /checksum/],
 		[{ input: sealed }, /no terminal to ask for the passphrase: name a file .*0600.* PERCH_PASSPHRASE_FILE/],
 		[{ input: nip49.encrypt(it.secret, "x", 4).replace(/^/, "x") }, /this is no secret key/],
 	]) {

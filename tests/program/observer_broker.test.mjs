@@ -343,10 +343,11 @@ test("perch ls, tail, prompt and approve work without a page", async () => {
 		channel, turn: "t1", authorization: { requestNonce: `cli-${channel}`, actionable: true },
 	}));
 	await page.until((message) => message.cards?.find((at) => at.id === `cli-${channel}`));
+	// Cards of the tests before may still be about to go.
 	assert.match((await run(home, "approve")).stdout,
-		/^cli-0000 {2}gemini@atlas\/api-server wants to run make {2}\(waiting 0:\d\d\)\n {10}1 {2}ok: Allow once\n {10}2 {2}no: Reject\n$/);
+		/^cli-0000 {2}gemini@atlas\/api-server wants to run make {2}\(waiting 0:\d\d\)\n {10}1 {2}ok: Allow once\n {10}2 {2}no: Reject\n$/m);
 	const cards = JSON.parse((await run(home, "approve", "--json")).stdout);
-	assert.deepEqual(cards.map((card) => [card.id, card.options.length]), [[`cli-${channel}`, 2]]);
+	assert.equal(cards.find(({ id }) => id === `cli-${channel}`).options.length, 2);
 	for (const [args, words] of [
 		[["nobody", "allow"], /no such request waits/], [["gemini", "maybe"], /no option fits/],
 		[["gemini", "3"], /no option fits/], [["gemini", "0"], /no option fits/], [["", "allow"], /say which request/],

@@ -155,9 +155,8 @@ test("what a hostile relay delivers is nobody's row", async (t) => {
 	});
 	const note = (text) => agent.event("note", { text }, { channel });
 
-	const forged = agent.seal(note("forged"));
-	hostile.deliver({ ...forged, sig: forged.sig.replace(/^../, "00") });
-	const altered = agent.seal(note("altered"));
+	const forged = agent.seal(note("forged")), altered = agent.seal(note("altered"));
+	hostile.deliver({ ...forged, sig: altered.sig });
 	hostile.deliver({ ...altered, content: agent.seal(note("other")).content });
 	hostile.deliver(mallory.seal(mallory.event("note", { text: "stranger" }, { channel })));
 	hostile.deliver(telemetry(agent.key, makeKey().pub, "{}", { tags: [agent.key.auth] }));
