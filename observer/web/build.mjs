@@ -3,14 +3,15 @@
 
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { buildSync } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-/* page.md, Rules: the first view fits in 60 KB gzip. */
+/* page.md, Rules: the first view fits in 60 KB gzip, all of it in 120. */
 const FIRST_VIEW_MAX = 60 * 1024;
+const ALL_MAX = 120 * 1024;
 
 const [folder, cFile] = process.argv.slice(2);
 if (!folder) {
@@ -19,17 +20,20 @@ if (!folder) {
 }
 
 function bundle(entry, options) {
-	const { outputFiles } = buildSync({
+	return buildSync({
 		entryPoints: [join(here, entry)],
 		bundle: true,
 		minify: true,
 		write: false,
+		metafile: true,
+		outdir: "/",
+		entryNames: "app-[hash]",
+		chunkNames: "[name]-[hash]",
 		target: "es2022",
 		legalComments: "none",
 		logLevel: "warning",
 		...options,
 	});
-	return Buffer.from(outputFiles[0].contents);
 }
 
 function hashed(name, bytes) {
@@ -44,24 +48,49 @@ const types = {
 	svg: "image/svg+xml",
 };
 
-const parts = {
-	"app.js": bundle("src/main.tsx", {
-		format: "esm",
-		jsx: "automatic",
-		jsxImportSource: "preact",
-	}),
-	/* Newer than any target esbuild would know how to lower: it is left as it is written. */
-	"app.css": bundle("perch.css", { target: "esnext" }),
-	"icon.svg": readFileSync(join(here, "icon.svg")),
-};
-
-let html = readFileSync(join(here, "index.html"), "utf8");
-const assets = Object.entries(parts).map(([name, bytes]) => {
-	const path = `/${hashed(name, bytes)}`;
-	html = html.replace(`{{${name}}}`, path);
-	return { path, bytes };
+/* Screens that are imported when they are asked for are files of their own. */
+const script = bundle("src/main.tsx", {
+	format: "esm",
+	splitting: true,
+	jsx: "automatic",
+	jsxImportSource: "preact",
 });
-assets.unshift({ path: "/", bytes: Buffer.from(html) });
+/* Newer than any target esbuild would know how to lower: it is left as it is written. */
+const style = bundle("perch.css", { target: "esnext" });
+const icon = readFileSync(join(here, "icon.svg"));
+
+const output = Object.entries(script.metafile.outputs).map(([path, about]) => ({
+	...about,
+	name: basename(path),
+}));
+const app = output.find(({ entryPoint }) => entryPoint?.endsWith("src/main.tsx"));
+/* What the browser must have before the first view. */
+const firstView = new Set([app.name]);
+for (const name of firstView)
+	for (const { path, kind } of output.find((file) => file.name === name).imports)
+		if (kind === "import-statement") firstView.add(basename(path));
+
+const names = {
+	"app.js": app.name,
+	"app.css": basename(style.outputFiles[0].path),
+	"icon.svg": hashed("icon.svg", icon),
+};
+let html = readFileSync(join(here, "index.html"), "utf8");
+for (const [name, as] of Object.entries(names)) html = html.replace(`{{${name}}}`, `/${as}`);
+const assets = [
+	{ path: "/", bytes: Buffer.from(html), first: true },
+	...script.outputFiles.map(({ path, contents }) => ({
+		path: `/${basename(path)}`,
+		bytes: Buffer.from(contents),
+		first: firstView.has(basename(path)),
+	})),
+	{
+		path: `/${names["app.css"]}`,
+		bytes: Buffer.from(style.outputFiles[0].contents),
+		first: true,
+	},
+	{ path: `/${names["icon.svg"]}`, bytes: icon, first: true },
+];
 for (const asset of assets) {
 	asset.type = types[asset.path === "/" ? "html" : asset.path.split(".").pop()];
 	asset.gzip = gzipSync(asset.bytes, { level: 9 });
@@ -87,15 +116,18 @@ if (cFile) {
 	writeFileSync(cFile, text);
 }
 
-const total = assets.reduce((sum, { gzip }) => sum + gzip.length, 0);
-for (const { path, bytes, gzip } of assets)
+const sum = (list) => list.reduce((bytes, { gzip }) => bytes + gzip.length, 0);
+for (const { path, bytes, gzip, first } of assets)
 	console.log(
-		`${path.padEnd(24)} ${String(bytes.length).padStart(7)} B ${String(gzip.length).padStart(7)} B gzip`,
+		`${path.padEnd(24)} ${String(bytes.length).padStart(7)} B ${String(gzip.length).padStart(7)} B gzip${first ? "" : ", later"}`,
 	);
-console.log(
-	`first view ${(total / 1024).toFixed(1)} of ${FIRST_VIEW_MAX / 1024} KB gzip`,
-);
-if (total > FIRST_VIEW_MAX) {
+const budgets = [
+	["first view", sum(assets.filter(({ first }) => first)), FIRST_VIEW_MAX],
+	["all", sum(assets), ALL_MAX],
+];
+for (const [what, bytes, most] of budgets)
+	console.log(`${what} ${(bytes / 1024).toFixed(1)} of ${most / 1024} KB gzip`);
+if (budgets.some(([, bytes, most]) => bytes > most)) {
 	console.error("the page is over its budget");
 	process.exit(1);
 }

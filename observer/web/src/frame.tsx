@@ -160,7 +160,40 @@ function Health() {
 	);
 }
 
-export function Frame({ screen }: { screen: "fleet" | "agent" | "none" }) {
+export type ScreenName = "fleet" | "agent" | "timeline" | "report" | "none";
+
+/* aria-current: this screen, or the one that it belongs to. */
+function Screens({ screen }: { screen: ScreenName }) {
+	return (
+		<nav class="screens" aria-label="Screens">
+			<a
+				href="#/"
+				aria-current={
+					screen === "fleet" ? "page" : screen === "agent" ? "true" : undefined
+				}
+				title="g f"
+			>
+				Fleet
+			</a>
+			<a
+				href="#/timeline"
+				aria-current={screen === "timeline" ? "page" : undefined}
+				title="g t"
+			>
+				Timeline
+			</a>
+			<a
+				href="#/report"
+				aria-current={screen === "report" ? "page" : undefined}
+				title="g r"
+			>
+				Report
+			</a>
+		</nav>
+	);
+}
+
+export function Frame({ screen }: { screen: ScreenName }) {
 	return (
 		<header class="frame">
 			<a class="brand" href="#/" aria-label="perch: the fleet">
@@ -171,15 +204,7 @@ export function Frame({ screen }: { screen: "fleet" | "agent" | "none" }) {
 			) : (
 				<>
 					<Tally />
-					<nav class="screens" aria-label="Screens">
-						<a
-							href="#/"
-							aria-current={screen === "fleet" ? "page" : "true"}
-							title="b"
-						>
-							Fleet
-						</a>
-					</nav>
+					<Screens screen={screen} />
 					<Health />
 				</>
 			)}

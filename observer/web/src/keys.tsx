@@ -10,15 +10,23 @@ import {
 	denial,
 	fleetFocus,
 	focusedCard,
+	foldTray,
 	helpOpen,
 	inOrder,
 	nextCard,
+	answersBy,
 	pick,
+	screenKeys,
 	trayFolded,
 } from "./ui";
 import { copyNth } from "./welcome";
 
-type Where = "fleet" | "agent" | "first-run";
+type Where = "fleet" | "agent" | "timeline" | "report" | "first-run";
+
+/* G and then a letter, within a second. */
+const GO: Record<string, string> = { f: "#/", t: "#/timeline", r: "#/report" };
+const GO_MS = 1000;
+let goUntil = 0;
 
 function visit(by: number) {
 	const order = laneOrder.value;
@@ -64,8 +72,7 @@ function onKey(event: KeyboardEvent, where: Where) {
 		event.defaultPrevented ||
 		event.isComposing ||
 		event.ctrlKey ||
-		event.metaKey ||
-		event.altKey
+		event.metaKey
 	)
 		return;
 	const typing = target.matches?.("textarea, input, select");
@@ -76,16 +83,30 @@ function onKey(event: KeyboardEvent, where: Where) {
 			const lane =
 				route.value.screen === "agent" ? lanes.get(route.value.lane) : undefined;
 			if (lane) stopKey(lane);
+		} else if (!typing) {
+			screenKeys.take?.(event, "Escape");
 		}
 		return;
 	}
 	if (typing || (helpOpen.value && event.key !== "?")) return;
 	const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+	const go = performance.now() < goUntil && !event.altKey ? GO[key] : undefined;
+	if (!event.repeat) goUntil = 0;
+	if (go) {
+		location.hash = go;
+		event.preventDefault();
+		return;
+	}
+	if (!helpOpen.value && screenKeys.take?.(event, key)) {
+		event.preventDefault();
+		return;
+	}
+	if (event.altKey) return;
 	const moves = key === "j" || key === "k";
 	if (event.repeat && !moves) return;
 	if (key >= "1" && key <= "9") {
 		if (where === "first-run") copyNth(Number(key));
-		else decide(Number(key));
+		else if (answersBy(key)) decide(Number(key));
 		return;
 	}
 	switch (key) {
@@ -93,10 +114,10 @@ function onKey(event: KeyboardEvent, where: Where) {
 			helpOpen.value = !helpOpen.value;
 			break;
 		case "a":
-			decide("allow");
+			if (answersBy(key)) decide("allow");
 			break;
 		case "d":
-			decide("deny");
+			if (answersBy(key)) decide("deny");
 			break;
 		case "o":
 			openCard();
@@ -105,7 +126,7 @@ function onKey(event: KeyboardEvent, where: Where) {
 			nextCard();
 			break;
 		case "t":
-			trayFolded.value = !trayFolded.value;
+			foldTray(!trayFolded.value);
 			break;
 		case "u":
 			toggleUtc();
@@ -116,9 +137,10 @@ function onKey(event: KeyboardEvent, where: Where) {
 		case "j":
 		case "k":
 			if (where === "agent") shownView?.move(key === "j" ? 1 : -1);
-			else visit(key === "j" ? 1 : -1);
+			else if (where === "fleet") visit(key === "j" ? 1 : -1);
 			break;
 		case "g":
+			goUntil = performance.now() + GO_MS;
 			if (where === "agent") shownView?.did({ type: "newest" });
 			break;
 		case "i":
@@ -127,7 +149,7 @@ function onKey(event: KeyboardEvent, where: Where) {
 		case "Enter":
 			if (target.closest("a, button, summary")) return;
 			if (where === "agent") openRow();
-			else if (fleetFocus.value) location.hash = routeTo(fleetFocus.value);
+			else if (where === "fleet" && fleetFocus.value) location.hash = routeTo(fleetFocus.value);
 			break;
 		default:
 			return;
@@ -153,6 +175,21 @@ const FOOT: Record<Where, [string[], string][]> = {
 		[["Esc", "Esc"], "stop"],
 		[["B"], "fleet"],
 	],
+	timeline: [
+		[["W", "A", "S", "D"], "zoom, pan"],
+		[["Space"], "follow"],
+		[["Home"], "fit"],
+		[[",", "."], "neighbours"],
+		[["F"], "centre"],
+		[["R"], "selection to range"],
+		[["Esc"], "clear"],
+	],
+	report: [
+		[["1", "…", "4"], "views"],
+		[["J", "K"], "move"],
+		[["Enter"], "open"],
+		[["C"], "copy as table"],
+	],
 	"first-run": [[["1", "2", "3"], "copy a command"]],
 };
 
@@ -170,6 +207,13 @@ const ALL: [string[], string][] = [
 	[["I"], "write a prompt"],
 	[["Ctrl", "Enter"], "send it (⌘ Enter too)"],
 	[["Esc", "Esc"], "stop the turn; its queue is held"],
+	[["G", "F"], "fleet; G T timeline, G R report"],
+	[["W", "A", "S", "D"], "timeline: zoom in, earlier, zoom out, later"],
+	[["Space"], "timeline: follow now; Home shows all"],
+	[[",", "."], "the span before, after; Shift: same name; Alt: same name, same agent"],
+	[["F"], "timeline: bring the selected span to the middle"],
+	[["R"], "timeline: the selected span becomes the range"],
+	[["1", "…", "4"], "report: its views; C copies the table"],
 	[["U"], "times in UTC, or local again"],
 	[["?"], "these keys"],
 ];

@@ -8,6 +8,7 @@ import { openClock } from "./clock";
 import { Fleet } from "./fleet";
 import { Frame } from "./frame";
 import { Help, Keys } from "./keys";
+import { Later } from "./later";
 import { plain } from "./plain";
 import { openSession, route, token } from "./session";
 import { agentOf, agents, channelOf, known, lanes, nameOf, waiting } from "./store";
@@ -32,6 +33,16 @@ function Screen() {
 				<Tray />
 				<AgentScreen key={at.lane} id={at.lane} row={at.row} />
 				<Keys where="agent" />
+				<Help />
+			</>
+		);
+	if (at.screen === "timeline" || at.screen === "report")
+		return (
+			<>
+				<Frame screen={at.screen} />
+				<Tray />
+				<Later key={at.screen} screen={at.screen} query={at.query} />
+				<Keys where={at.screen} />
 				<Help />
 			</>
 		);
@@ -72,6 +83,8 @@ effect(() => {
 	const lane = at.screen === "agent" ? lanes.get(at.lane) : undefined;
 	const place = lane
 		? plain(`${nameOf(agentOf(lane), lane.agent)} · ${channelOf(lane)}`)
-		: "Fleet";
+		: { fleet: "Fleet", timeline: "Timeline", report: "Report", agent: "Fleet" }[
+				at.screen
+			];
 	document.title = `${waiting.value ? `(${waiting.value}) ` : ""}${place} · perch`;
 });

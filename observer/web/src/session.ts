@@ -7,8 +7,11 @@
 import { effect, signal } from "@preact/signals";
 import { bus } from "./bus";
 
+/* query: how the reader has set a screen, so that a link shows the same. */
 export type Route =
-	{ screen: "fleet" } | { screen: "agent"; lane: string; row: string | null };
+	| { screen: "fleet" }
+	| { screen: "agent"; lane: string; row: string | null }
+	| { screen: "timeline" | "report"; query: string };
 
 export const token = signal<string | null>(null);
 export const route = signal<Route>({ screen: "fleet" });
@@ -19,6 +22,9 @@ const KEY = "perch.token";
 const refusedTokens = new Set<string>();
 
 function parseRoute(path: string): Route {
+	const times = /^\/(timeline|report)(?:\?(.*))?$/.exec(path);
+	if (times)
+		return { screen: times[1] as "timeline" | "report", query: times[2] ?? "" };
 	const [, screen, agent, channel, row] = path.split("/").map(decodeURIComponent);
 	if (screen === "lane" && agent && channel)
 		return { screen: "agent", lane: `${agent}/${channel}`, row: row || null };
@@ -29,6 +35,12 @@ export function routeTo(lane: string, row?: string | null): string {
 	const [agent, channel] = [lane.slice(0, lane.indexOf("/")), lane.slice(lane.indexOf("/") + 1)];
 	/* A channel is whatever a harness calls it. */
 	return `#/lane/${agent}/${encodeURIComponent(channel)}${row ? `/${encodeURIComponent(row)}` : ""}`;
+}
+
+/* Keeps a screen's settings in the address without going anywhere. */
+export function keepQuery(screen: "timeline" | "report", query: URLSearchParams) {
+	const text = query.toString();
+	history.replaceState(null, "", `#/${screen}${text ? `?${text}` : ""}`);
 }
 
 function readFragment() {

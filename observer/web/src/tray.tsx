@@ -10,10 +10,12 @@ import { agentOf, channelOf, lanes, nameOf, tray, waiting } from "./store";
 import type { Card as CardData, Outcome } from "./types";
 import {
 	answerable,
+	answersBy,
 	chooseCard,
 	denial,
 	fetchBody,
 	focusCard,
+	foldTray,
 	inOrder,
 	pick,
 	pickable,
@@ -232,7 +234,7 @@ function Card({ card, focused }: { card: CardData; focused: boolean }) {
 								onClick={() => void pick(card, option)}
 							>
 								{exact(option.name)}
-								{focused && key ? <kbd>{key}</kbd> : null}
+								{focused && key && answersBy(key) ? <kbd>{key}</kbd> : null}
 							</button>
 						);
 					})
@@ -289,7 +291,7 @@ export function Tray() {
 					class="button"
 					type="button"
 					onClick={() => {
-						trayFolded.value = false;
+						foldTray(false);
 					}}
 				>
 					Unfold <kbd>T</kbd>

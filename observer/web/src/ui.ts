@@ -2,6 +2,7 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { control } from "./api";
+import { route } from "./session";
 import { tray } from "./store";
 import type { Card, Option } from "./types";
 
@@ -24,8 +25,26 @@ export function openUi() {
 }
 
 export const helpOpen = signal(false);
-export const trayFolded = signal(false);
+/* Where times are looked at the tray begins as one line. */
+const folds = signal({ times: true, rest: false });
+const trayPlace = () =>
+	route.value.screen === "timeline" || route.value.screen === "report"
+		? "times"
+		: "rest";
+export const trayFolded = computed(() => folds.value[trayPlace()]);
+export function foldTray(folded: boolean) {
+	folds.value = { ...folds.peek(), [trayPlace()]: folded };
+}
 export const fleetFocus = signal<string | null>(null);
+
+/* The keys of a screen that has its own; what it takes it says by true. */
+export const screenKeys: {
+	take: ((event: KeyboardEvent, key: string) => boolean) | null;
+} = { take: null };
+/* Those that would answer a card elsewhere. */
+const TAKEN: Record<string, RegExp> = { timeline: /[ad]/i, report: /[1-9]/ };
+export const answersBy = (key: string) => !TAKEN[route.value.screen]?.test(key);
+
 /* One sentence about the last thing that failed here, until the next action. */
 export const notice = signal("");
 

@@ -7,6 +7,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { encodeTimeline, reportOf, timesScene } from "./times.mjs";
 
 const web = fileURLToPath(new URL("../../../observer/web/", import.meta.url));
 
@@ -71,6 +72,9 @@ export class FakeBroker {
 	/* The open streams; the cursor each began with. */
 	streams = new Map();
 	refuse = null;
+	/* What the times are of, and what an answer about them waits for. */
+	times = timesScene();
+	hold = null;
 	#ring = [];
 	#sequence = 0;
 	#server;
@@ -183,6 +187,10 @@ export class FakeBroker {
 			);
 			return json(200, { rows: all.slice(-limit), more: all.length > limit });
 		}
+		if (url.pathname === "/api/timeline" || url.pathname === "/api/report") {
+			void this.#times(url, response, json);
+			return undefined;
+		}
 		if (url.pathname.startsWith("/api/event/")) {
 			const event = this.events.get(url.pathname.slice("/api/event/".length));
 			return event
@@ -201,6 +209,20 @@ export class FakeBroker {
 			return undefined;
 		}
 		return json(404, { error: "no such thing" });
+	}
+	async #times(url, response, json) {
+		const query = Object.fromEntries(
+			[...url.searchParams].map(([name, value]) => [
+				name,
+				name === "lanes" || name === "view" ? value : Number(value),
+			]),
+		);
+		this.#happened();
+		await this.hold?.(url);
+		if (url.pathname === "/api/report") return json(200, reportOf(this.times, query));
+		response.writeHead(200, { "Content-Type": "application/octet-stream" });
+		response.end(encodeTimeline(this.times, query));
+		return this.#happened();
 	}
 	#stream(request, response, cursor) {
 		response.writeHead(200, {
