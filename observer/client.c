@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "wire/nostr/nip19.h"
 
 #define ANSWER_MAX (64u << 20) /* the broker's largest answer */
+#define PATIENCE_S 20          /* with an observer that says nothing; our choice */
 #define WORDS_MAX 400 /* bytes of a text that may be shown on one line; our choice */
 
 static int dial(struct err *err)
@@ -49,6 +51,15 @@ out:
 	return fd;
 }
 
+/* A stopped observer is told from a slow one. */
+static void be_patient(int fd)
+{
+	const struct timeval patience = {.tv_sec = PATIENCE_S};
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+}
+
 static bool send_all(int fd, struct slice bytes, struct err *err)
 {
 	while (bytes.len) {
@@ -72,6 +83,10 @@ static bool receive(int fd, struct buf *in, struct err *err)
 	do {
 		got = recv(fd, piece, sizeof(piece), 0);
 	} while (got < 0 && errno == EINTR);
+	if (got < 0 && errno == EAGAIN)
+		return err_set(err, ERR_SYSTEM,
+			       "the observer says nothing for %d s: is it stopped?",
+			       PATIENCE_S);
 	if (got < 0)
 		return err_errno(err, "reading from the observer failed");
 	if (!got)
@@ -155,6 +170,7 @@ bool client_ask(const char *path, struct slice body, struct buf *out, struct err
 
 	if (fd < 0)
 		return false;
+	be_patient(fd);
 	buf_clear(out);
 	out->max = ANSWER_MAX;
 	ok = send_request(fd, path, body, err) &&

@@ -9,7 +9,10 @@
 
 #include <sqlite3.h>
 
+#include "wire/host/loop.h"
+
 #define BUSY_MS 5000
+#define CHECK_STEPS 10000 /* of SQLite's machine between two looks at the clock */
 
 /* Up to this size every opening runs quick_check; beyond, opening must not grow with age,
  * and what is broken shows when it is read (db_fail says ERR_MALFORMED then). Our choice:
@@ -196,6 +199,51 @@ bool db_open(const char *path, const char *const *migrations, struct sqlite3 **o
 out:
 	db_close(db);
 	return false;
+}
+
+static int is_late(void *ctx)
+{
+	const int64_t *until_ns = ctx;
+
+	return loop_now_ns() >= *until_ns;
+}
+
+bool db_check(const char *path, int64_t deadline_ms, bool *whole_out, struct err *err)
+{
+	int64_t until_ns = loop_now_ns() + deadline_ms * 1000000;
+	sqlite3_stmt *statement = NULL;
+	sqlite3 *db = NULL;
+	const char *verdict = "";
+	int status;
+	bool ok = false;
+
+	*whole_out = true;
+	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX,
+			    NULL) != SQLITE_OK) {
+		(void)db_fail(db, err, "open the database");
+		goto out;
+	}
+	(void)sqlite3_busy_timeout(db, BUSY_MS);
+	sqlite3_progress_handler(db, CHECK_STEPS, is_late, &until_ns);
+	status = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL);
+	if (status == SQLITE_OK)
+		status = sqlite3_step(statement);
+	if (status == SQLITE_INTERRUPT) {
+		*whole_out = false;
+		ok = true;
+	} else if (status != SQLITE_ROW) {
+		(void)db_fail(db, err, "check the database");
+	} else {
+		verdict = (const char *)sqlite3_column_text(statement, 0);
+		ok = verdict && strcmp(verdict, "ok") == 0;
+		if (!ok)
+			(void)err_set(err, ERR_MALFORMED, "%s is broken (%.60s)", path,
+				      verdict ? verdict : "");
+	}
+out:
+	(void)sqlite3_finalize(statement);
+	(void)sqlite3_close_v2(db);
+	return ok;
 }
 
 void db_close(struct sqlite3 *db)

@@ -2,6 +2,7 @@
 #define WIRE_HOST_DB_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "wire/base/err.h"
 
@@ -23,6 +24,12 @@ struct sqlite3_stmt;
 bool db_open(const char *path, const char *const *migrations, struct sqlite3 **out,
 	     struct err *err);
 void db_close(struct sqlite3 *db);
+/**
+ * db_check - quick_check of a whole database that another process may have open
+ * @deadline_ms: it is left at that; then @whole_out is false and what was read was sound
+ * Only reads. ERR_MALFORMED as of db_open().
+ */
+bool db_check(const char *path, int64_t deadline_ms, bool *whole_out, struct err *err);
 bool db_exec(struct sqlite3 *db, const char *sql, struct err *err);
 bool db_prepare(struct sqlite3 *db, const char *sql, struct sqlite3_stmt **out,
 		struct err *err);

@@ -333,6 +333,17 @@ static bool read_conf(struct parser *parser)
 	       read_settings(parser, ORIGIN_SECTION);
 }
 
+/* Whether to go on. */
+static bool take_conf(struct parser *parser)
+{
+	struct err *told = parser->spec->conf_err;
+	const bool ok = read_conf(parser);
+
+	if (told)
+		*told = ok ? (struct err){.code = ERR_NONE} : *parser->err;
+	return ok || told;
+}
+
 static bool read_env(struct parser *parser)
 {
 	parser->origin = ORIGIN_ENV;
@@ -659,7 +670,7 @@ enum options_result options_parse(const struct options_spec *spec, int argc, cha
 	if (asks_for_help(argc, argv)) {
 		print_help(spec);
 		result = OPTIONS_EXIT_OK;
-	} else if (!read_conf(&parser) || !read_env(&parser) ||
+	} else if (!take_conf(&parser) || !read_env(&parser) ||
 		   !read_flags(&parser, argc, argv, &count) ||
 		   (show ? !show_config(&parser) : !check_arg_count(&parser, count))) {
 		fprintf(stderr, "%s: %s\n", spec->command, err.text);
