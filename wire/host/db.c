@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sqlite3.h>
-
-#include "wire/host/loop.h"
 
 #define BUSY_MS 5000
 #define CHECK_STEPS 10000 /* of SQLite's machine between two looks at the clock */
@@ -201,16 +200,24 @@ out:
 	return false;
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static int is_late(void *ctx)
 {
 	const int64_t *until_ns = ctx;
 
-	return loop_now_ns() >= *until_ns;
+	return now_ns() >= *until_ns;
 }
 
 bool db_check(const char *path, int64_t deadline_ms, bool *whole_out, struct err *err)
 {
-	int64_t until_ns = loop_now_ns() + deadline_ms * 1000000;
+	int64_t until_ns = now_ns() + deadline_ms * 1000000;
 	sqlite3_stmt *statement = NULL;
 	sqlite3 *db = NULL;
 	const char *verdict = "";
