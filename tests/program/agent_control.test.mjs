@@ -3,16 +3,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { makeKey } from "./support/keys.mjs";
-import { Harness, now } from "./support/harness.mjs";
-
-async function withHarness(run, ...start) {
-	const harness = await Harness.start(...start);
-	try {
-		await run(harness);
-	} finally {
-		await harness.stop();
-	}
-}
+import { now, withHarness } from "./support/harness.mjs";
 
 const status = async (asked) => (await asked).status;
 

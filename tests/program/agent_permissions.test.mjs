@@ -1,16 +1,7 @@
 // Permission requests of `perch agent` (NIP-AO): one answer each, shown only once it was written.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Harness, now } from "./support/harness.mjs";
-
-async function withHarness(run, ...start) {
-	const harness = await Harness.start(...start);
-	try {
-		await run(harness);
-	} finally {
-		await harness.stop();
-	}
-}
+import { now, withHarness } from "./support/harness.mjs";
 
 /** Prompts and returns the nonce of the request that follows. */
 async function askedNonce(harness, script = "permission") {

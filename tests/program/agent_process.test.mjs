@@ -6,24 +6,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { perchBin } from "./support/perch.mjs";
-import { Harness, SmallRelay, scriptedAgent } from "./support/harness.mjs";
-
-async function withHarness(run, ...start) {
-	const harness = await Harness.start(...start);
-	try {
-		await run(harness);
-	} finally {
-		await harness.stop();
-	}
-}
-
-const isAlive = (pid) => {
-	try {
-		return !/^State:\s*Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-	} catch {
-		return false;
-	}
-};
+import { Harness, SmallRelay, scriptedAgent, withHarness } from "./support/harness.mjs";
+import { isAlive } from "./support/up.mjs";
 
 test("an agent sees its folder, pipes, and nothing of ours", () => withHarness(async (harness) => {
 	await harness.turn("inside");

@@ -1,16 +1,7 @@
 // Sessions of `perch agent`: what becomes of them when an agent or the harness starts again.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Harness } from "./support/harness.mjs";
-
-async function withHarness(run, ...start) {
-	const harness = await Harness.start(...start);
-	try {
-		await run(harness);
-	} finally {
-		await harness.stop();
-	}
-}
+import { Harness, withHarness } from "./support/harness.mjs";
 
 /** An agent whose sessions outlive its process, in a file of its working directory. */
 const keeping = (offers, extra = {}) => ({ agentEnv: { AGENT_SESSIONS: offers, AGENT_STORE: "sessions.json", ...extra } });

@@ -3,24 +3,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { Harness } from "./support/harness.mjs";
-
-async function withHarness(run, ...start) {
-	const harness = await Harness.start(...start);
-	try {
-		await run(harness);
-	} finally {
-		await harness.stop();
-	}
-}
-
-const isAlive = (pid) => {
-	try {
-		return !/^State:\s*Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-	} catch {
-		return false;
-	}
-};
+import { Harness, withHarness } from "./support/harness.mjs";
+import { isAlive } from "./support/up.mjs";
 
 const channelsOf = (harness) => harness.ofKind("harness_started")[0].payload.channels.map(({ id }) => id);
 

@@ -3,16 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { Harness } from "./support/harness.mjs";
-
-async function withHarness(run, ...start) {
-	const harness = await Harness.start(...start);
-	try {
-		await run(harness);
-	} finally {
-		await harness.stop();
-	}
-}
+import { Harness, withHarness } from "./support/harness.mjs";
 
 const updatesOf = (harness) => harness.ofKind("acp_read").map(({ payload }) => payload.params?.update).filter(Boolean);
 

@@ -4,7 +4,7 @@ import net from "node:net";
 import { after, afterEach, before, test } from "node:test";
 import { makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { startRelay } from "./support/perch.mjs";
+import { startRelay, stopRelay } from "./support/perch.mjs";
 import { close, frame, Raw, text } from "./support/raw.mjs";
 
 let relay, good, owner, agent, reader;
@@ -20,8 +20,7 @@ before(async () => {
 });
 after(async () => {
 	await Promise.all([good.close(), reader.close()]);
-	assert.deepEqual(await relay.stop(), { code: 0, signal: null }, relay.stderr());
-	assert.doesNotMatch(relay.stderr(), /Sanitizer|runtime error/);
+	await stopRelay(relay);
 });
 
 // Whatever came before: a frame still reaches its reader.

@@ -7,18 +7,15 @@ import { networkInterfaces } from "node:os";
 import { after, before, test } from "node:test";
 import WebSocket from "ws";
 import { authEvent, makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
-import { Peer } from "./support/peer.mjs";
-import { perchBin, spawnPerch, startRelay } from "./support/perch.mjs";
+import { Peer, upgrade } from "./support/peer.mjs";
+import { perchBin, spawnPerch, startRelay, stopRelay } from "./support/perch.mjs";
 
 let relay, http;
 before(async () => {
 	relay = await startRelay(["--allow-origin", "https://allowed.example", "--url", "wss://public.example/relay"]);
 	http = relay.url.replace("ws:", "http:");
 });
-after(async () => {
-	assert.deepEqual(await relay.stop(), { code: 0, signal: null }, relay.stderr());
-	assert.doesNotMatch(relay.stderr(), /Sanitizer|runtime error/);
-});
+after(() => stopRelay(relay));
 
 async function info() {
 	const answer = await fetch(http, { headers: { accept: "application/nostr+json" } });
@@ -26,13 +23,10 @@ async function info() {
 }
 
 /** The HTTP status that an upgrade was answered with; 101 for a WebSocket. */
-function upgradeStatus(url, options) {
-	return new Promise((resolve) => {
-		const socket = new WebSocket(url, options);
-		socket.on("open", () => { socket.close(); resolve(101); });
-		socket.on("unexpected-response", (request, response) => { request.destroy(); resolve(response.statusCode); });
-		socket.on("error", () => {});
-	});
+async function upgradeStatus(url, options) {
+	const { status, socket } = await upgrade(url, options);
+	socket?.close();
+	return status;
 }
 
 /** Sends bytes and returns all that comes back until the end. */

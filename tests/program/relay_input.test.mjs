@@ -3,14 +3,11 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { control, makeAgent, makeKey, now, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { startRelay } from "./support/perch.mjs";
+import { startRelay, stopRelay } from "./support/perch.mjs";
 
 let relay;
 before(async () => { relay = await startRelay(); });
-after(async () => {
-	assert.deepEqual(await relay.stop(), { code: 0, signal: null }, relay.stderr());
-	assert.doesNotMatch(relay.stderr(), /Sanitizer|runtime error/);
-});
+after(() => stopRelay(relay));
 
 const framesFor = (key) => ({ kinds: [24200], "#p": [key.pub] });
 

@@ -13,7 +13,7 @@ import { Relay, useWebSocketImplementation } from "nostr-tools/relay";
 import WebSocket from "ws";
 import { authEvent, control, makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { perchBin, startRelay } from "./support/perch.mjs";
+import { logged, perchBin, startRelay, withRelay as withRelayOf } from "./support/perch.mjs";
 
 useWebSocketImplementation(WebSocket);
 
@@ -23,16 +23,7 @@ afterEach(() => rmSync(home, { recursive: true, force: true }));
 
 const env = () => ({ PERCH_HOME: home, XDG_CONFIG_HOME: home });
 
-async function withRelay(args, run) {
-	const relay = await startRelay(args, { env: env() });
-	try {
-		await run(relay);
-	} finally {
-		const status = await relay.stop();
-		assert.deepEqual(status, { code: 0, signal: null }, relay.stderr());
-		assert.doesNotMatch(relay.stderr(), /Sanitizer|runtime error/);
-	}
-}
+const withRelay = (args, run) => withRelayOf(args, run, { env: env() });
 
 /** Runs `perch relay ...words` on this test's database. */
 async function command(...words) {
@@ -49,14 +40,15 @@ async function told(relay, ...words) {
 	const { code, stdout, stderr } = await command(...words);
 	assert.equal(code, 0, stderr);
 	assert.equal(stderr, `the relay (process ${relay.child.pid}) was told\n`);
-	while (!/owners read again/.test(relay.stderr().slice(before)))
-		await once(relay.child.stderr, "data");
+	await logged(relay, /owners read again/, before);
 	return stdout;
 }
 
-async function said(relay, words) {
-	while (!words.test(relay.stderr()))
-		await once(relay.child.stderr, "data");
+/** Asks the relay to read its files again; what it then logs has these words. */
+async function hup(relay, words) {
+	const before = relay.stderr().length;
+	relay.child.kill("SIGHUP");
+	await logged(relay, words, before);
 }
 
 async function auth(peer, key) {
@@ -68,7 +60,7 @@ async function auth(peer, key) {
 test("with a list nobody is served until the operator says so, and then at once", async () => {
 	await withRelay(["--owners", "list"], async (relay) => {
 		const owner = makeKey(), agent = makeAgent(owner), npub = npubEncode(owner.pub);
-		await said(relay, /^warn relay: no owner is listed, so nobody is served: perch relay owners add NPUB$/m);
+		await logged(relay, /^warn relay: no owner is listed, so nobody is served: perch relay owners add NPUB$/m);
 		const reader = await Peer.as(relay.url, owner);
 		const filter = { kinds: [24200], "#p": [owner.pub] };
 		const refused = `restricted: this relay serves listed owners and the agents they attested: its operator can run: perch relay owners add ${npub}`;
@@ -239,14 +231,8 @@ test("SIGHUP takes up limits of perch.conf; a file that is wrong changes nothing
 	const conf = (text) => writeFileSync(join(home, "perch.conf"), text, { mode: 0o600 });
 	await withRelay([], async (relay) => {
 		const key = makeKey(), peer = await Peer.as(relay.url, key);
-		const hup = async (words) => {
-			const before = relay.stderr().length;
-			relay.child.kill("SIGHUP");
-			while (!words.test(relay.stderr().slice(before)))
-				await once(relay.child.stderr, "data");
-		};
 		conf("[relay]\nkey-reqs = 1\n");
-		await hup(/owners read again/);
+		await hup(relay, /owners read again/);
 		const flood = async () => { // more than ten seconds' worth
 			for (let i = 0; i < 30; i++)
 				peer.send("REQ", "a", { limit: 0 });
@@ -254,11 +240,11 @@ test("SIGHUP takes up limits of perch.conf; a file that is wrong changes nothing
 		};
 		await flood();
 		conf("[relay]\nkey-reqs = many\n");
-		await hup(/settings stay as they were[^]*owners read again/);
+		await hup(relay, /settings stay as they were[^]*owners read again/);
 		assert.match(relay.stderr(), /perch\.conf.*key-reqs/);
 		await flood();
 		conf("[relay]\nkey-reqs = 0\nowners = list\nmetrics = 127.0.0.1:1\n");
-		await hup(/change with a restart only[^]*owners read again/);
+		await hup(relay, /change with a restart only[^]*owners read again/);
 		peer.send("REQ", "b", { limit: 0 });
 		assert.match((await peer.next("CLOSED", "b"))[2], /^restricted: /);
 		await peer.close();
@@ -286,22 +272,16 @@ test("SIGHUP shows new connections the new certificate; a broken one keeps the o
 		const url = `wss://localhost:${relay.port}`, lax = { rejectUnauthorized: false };
 		const old = await Peer.open(url, lax);
 		await old.auth(makeKey());
-		const hup = async (words) => {
-			const before = relay.stderr().length;
-			relay.child.kill("SIGHUP");
-			while (!words.test(relay.stderr().slice(before)))
-				await once(relay.child.stderr, "data");
-		};
 		assert.equal(await shown(relay.port), "first");
 		use("second");
 		assert.equal(await shown(relay.port), "first", "nothing changes by itself");
-		await hup(/certificate read again/);
+		await hup(relay, /certificate read again/);
 		assert.equal(await shown(relay.port), "second");
 		use("first", "second");
-		await hup(/^warn relay: the certificate stays as it was: TLS key .*now\.key cannot be used: it is not that of /m);
+		await hup(relay, /^warn relay: the certificate stays as it was: TLS key .*now\.key cannot be used: it is not that of /m);
 		assert.equal(await shown(relay.port), "second");
 		writeFileSync(join(home, "now.pem"), "");
-		await hup(/^warn relay: the certificate stays as it was: TLS certificate .*now\.pem cannot be used: ./m);
+		await hup(relay, /^warn relay: the certificate stays as it was: TLS certificate .*now\.pem cannot be used: ./m);
 		assert.equal(await shown(relay.port), "second");
 		await old.subscribe("still", { limit: 0 });
 		await old.close();

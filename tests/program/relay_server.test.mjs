@@ -12,8 +12,8 @@ import { connect as connectTls } from "node:tls";
 import WebSocket from "ws";
 import { scriptedAgent } from "./support/harness.mjs";
 import { authEvent, bytesToHex, makeAgent, makeKey, open, sign, telemetry } from "./support/keys.mjs";
-import { Peer } from "./support/peer.mjs";
-import { perchBin, spawnPerch, startRelay } from "./support/perch.mjs";
+import { Peer, upgrade } from "./support/peer.mjs";
+import { logged, perchBin, spawnPerch, withRelay } from "./support/perch.mjs";
 
 let folder; // certificates
 before(() => {
@@ -24,40 +24,6 @@ before(() => {
 			"-keyout", join(folder, `${name}.key`), "-out", join(folder, `${name}.pem`)], { stdio: "ignore" });
 });
 after(() => rmSync(folder, { recursive: true, force: true }));
-
-/** Runs one test against a relay of its own, and looks for sanitizer reports at the end. */
-async function withRelay(args, run, options) {
-	const relay = await startRelay(args, options);
-	try {
-		await run(relay);
-	} finally {
-		const status = await relay.stop();
-		assert.deepEqual(status, { code: 0, signal: null }, relay.stderr());
-		assert.doesNotMatch(relay.stderr(), /Sanitizer|runtime error/);
-	}
-}
-
-/** The relay's log has, or gets, a line like this; it comes by another way than its answers. */
-async function said(relay, words) {
-	while (!words.test(relay.stderr()))
-		await once(relay.child.stderr, "data");
-}
-
-/** What an upgrade was answered with: {status, text}; status 101 comes with the socket. */
-function upgrade(url, options) {
-	return new Promise((resolve, reject) => {
-		const socket = new WebSocket(url, options);
-		socket.on("open", () => resolve({ status: 101, socket }));
-		socket.on("unexpected-response", (request, response) => {
-			let text = "";
-			response.setEncoding("utf8").on("data", (piece) => (text += piece)).on("end", () => {
-				request.destroy();
-				resolve({ status: response.statusCode, text });
-			});
-		});
-		socket.on("error", reject);
-	});
-}
 
 const from = (address) => ({ headers: { "x-forwarded-for": address } });
 
@@ -90,7 +56,7 @@ test("beyond loopback a foreign page's origin is its own business, on loopback i
 		assert.equal(far.status, 101);
 		far.socket.close();
 		assert.equal((await upgrade(relay.url, { origin })).status, 403);
-		await said(relay, /^info relay: refused connection address=127\.0\.0\.1 reason=origin silent=0: https:/m);
+		await logged(relay, /^info relay: refused connection address=127\.0\.0\.1 reason=origin silent=0: https:/m);
 	});
 });
 
@@ -100,7 +66,7 @@ test("connections of one address have a cap; a trusted proxy says whose they are
 		const open = [await upgrade(relay.url, one), await upgrade(relay.url, one)];
 		const refused = await upgrade(relay.url, one);
 		assert.deepEqual(refused, { status: 429, text: "too many connections from this address: 2 at most, close one first\n" });
-		await said(relay, /refused connection address=198\.51\.100\.7 reason=address silent=0: too many/);
+		await logged(relay, /refused connection address=198\.51\.100\.7 reason=address silent=0: too many/);
 		open.push(await upgrade(relay.url, from("203.0.113.66")));
 		open.push(await upgrade(relay.url, from("2001:db8::1")), await upgrade(relay.url, from("2001:db8::2")));
 		assert.equal((await upgrade(relay.url, from("2001:db8::3"))).status, 429, "a /64 is one address");
@@ -210,7 +176,7 @@ test("events of a key, REQ of an owner and bytes of an address have budgets of t
 		assert.match((await far.next("NOTICE"))[1], /^rate-limited: bytes of this address/);
 		for (const peer of [one, two, far])
 			await peer.close();
-		await said(relay, /reason=rate silent=\d+: rate-limited: events of this key/);
+		await logged(relay, /reason=rate silent=\d+: rate-limited: events of this key/);
 	});
 });
 

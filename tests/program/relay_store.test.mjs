@@ -9,7 +9,7 @@ import { Relay, useWebSocketImplementation as useInRelay } from "nostr-tools/rel
 import WebSocket from "ws";
 import { makeKey, now, sign } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { spawnPerch, startRelay } from "./support/perch.mjs";
+import { spawnPerch, startRelay, stopRelay } from "./support/perch.mjs";
 
 useInPool(WebSocket);
 useInRelay(WebSocket);
@@ -20,9 +20,8 @@ before(async () => {
 	relay = await startRelay(["--open"]);
 });
 after(async () => {
-	await relay.stop();
 	rmSync(folder, { recursive: true, force: true });
-	assert.doesNotMatch(relay.stderr(), /Sanitizer|runtime error/);
+	await stopRelay(relay);
 });
 
 const ids = (events) => events.map((event) => event.id);
@@ -352,8 +351,7 @@ test("a relay with a reader that does not read stops cleanly", async () => {
 	slow.socket.pause();
 	slow.send("REQ", "slow", {});
 	await peer.subscribe("quick", {});
-	assert.deepEqual(await other.stop(), { code: 0, signal: null });
-	assert.doesNotMatch(other.stderr(), /Sanitizer/);
+	await stopRelay(other);
 	slow.socket.terminate();
 });
 

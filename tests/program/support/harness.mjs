@@ -267,4 +267,14 @@ export class Harness {
 	}
 }
 
+/** Runs one test with a harness of its own; `start` is what Harness.start() takes. */
+export async function withHarness(run, ...start) {
+	const harness = await Harness.start(...start);
+	try {
+		await run(harness);
+	} finally {
+		await harness.stop();
+	}
+}
+
 export { now, seal, sign };

@@ -120,3 +120,19 @@ export class Peer {
 		return this.closed;
 	}
 }
+
+/** What an upgrade was answered with: {status, text}; status 101 comes with the socket. */
+export function upgrade(url, options) {
+	return new Promise((resolve, reject) => {
+		const socket = new WebSocket(url, options);
+		socket.on("open", () => resolve({ status: 101, socket }));
+		socket.on("unexpected-response", (request, response) => {
+			let text = "";
+			response.setEncoding("utf8").on("data", (piece) => (text += piece)).on("end", () => {
+				request.destroy();
+				resolve({ status: response.statusCode, text });
+			});
+		});
+		socket.on("error", reject);
+	});
+}

@@ -1,4 +1,5 @@
 // Starts perch's programs for tests: the binary is $PERCH_BIN, the folders are the test's own.
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -52,4 +53,26 @@ export async function startRelay(args = [], options) {
 	if (!port)
 		throw new Error(`the relay did not start: ${process.stderr()}`);
 	return { ...process, port, url: `ws://127.0.0.1:${port}` };
+}
+
+/** Stops a relay that must end well and without a sanitizer's report. */
+export async function stopRelay(relay) {
+	assert.deepEqual(await relay.stop(), { code: 0, signal: null }, relay.stderr());
+	assert.doesNotMatch(relay.stderr(), /Sanitizer|runtime error/);
+}
+
+/** Runs one test with a relay of its own. */
+export async function withRelay(args, run, options) {
+	const relay = await startRelay(args, options);
+	try {
+		await run(relay);
+	} finally {
+		await stopRelay(relay);
+	}
+}
+
+/** A process's log has, or gets, a line like this; it comes by another way than its answers. */
+export async function logged(process, words, from = 0) {
+	while (!words.test(process.stderr().slice(from)))
+		await once(process.child.stderr, "data");
 }
