@@ -178,21 +178,24 @@ static void keep_tail(struct feed *feed, const struct feed_context *context,
 						feed->header.len));
 }
 
-static void write_tail(struct feed *feed, struct observer_event *event,
-		       const struct feed_context *context)
+static void write_tail(struct feed *feed, const struct feed_context *context,
+		       struct slice kind)
 {
 	char started[CLOCK_RFC3339_LEN + 1];
+	struct observer_event event = {
+		.kind = kind,
+		.agent_index = context->slot,
+		.session_id = escape_id(&feed->session, context->session),
+		.turn_id = escape_id(&feed->turn, context->turn),
+	};
 
-	event->agent_index = context->slot;
-	event->session_id = escape_id(&feed->session, context->session);
-	event->turn_id = escape_id(&feed->turn, context->turn);
 	if (context->channel)
-		event->channel_id = uuid_slice(context->channel);
+		event.channel_id = uuid_slice(context->channel);
 	if (context->turn_started_ms) {
 		clock_format(context->turn_started_ms, started);
-		event->started_at = (struct slice){started, CLOCK_RFC3339_LEN};
+		event.started_at = (struct slice){started, CLOCK_RFC3339_LEN};
 	}
-	(void)observer_event_write_tail(&feed->header, event);
+	(void)observer_event_write_tail(&feed->header, &event);
 }
 
 static void write_header(struct feed *feed, uint64_t seq, struct feed_time now,
@@ -203,7 +206,6 @@ static void write_header(struct feed *feed, uint64_t seq, struct feed_time now,
 		.seq = seq,
 		.monotonic_ms = now.monotonic_ms,
 		.timestamp = {timestamp, CLOCK_RFC3339_LEN},
-		.kind = kind,
 	};
 	size_t stamp_bytes;
 
@@ -214,7 +216,7 @@ static void write_header(struct feed *feed, uint64_t seq, struct feed_time now,
 	if (is_tail_of(&feed->tail, context, kind)) {
 		(void)buf_append(&feed->header, buf_slice(&feed->tail.text));
 	} else {
-		write_tail(feed, &event, context);
+		write_tail(feed, context, kind);
 		keep_tail(feed, context, kind, stamp_bytes);
 	}
 	assert(buf_ok(&feed->header));
