@@ -16,6 +16,7 @@
  * per idle subscriber and, at its end, of the whole. Fails unless every reader got every
  * frame. Readers and relay share the machine's cores. */
 
+#include <assert.h>
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
@@ -88,16 +89,21 @@ static int64_t clock_ns(clockid_t clock)
 static size_t resident(const struct probe *probe)
 {
 	char path[64], line[128] = "";
-	unsigned long pages = 0;
+	struct slice rest, total, pages;
+	uint64_t count = 0;
 	FILE *file;
 
 	(void)snprintf(path, sizeof(path), "/proc/%d/statm", probe->relay);
 	file = fopen(path, "r");
-	if (!file || !fgets(line, sizeof(line), file) ||
-	    sscanf(line, "%*u %lu", &pages) != 1)
+	if (!file || !fgets(line, sizeof(line), file))
 		probe_fail("the relay has no /proc/PID/statm");
 	(void)fclose(file);
-	return pages * (size_t)sysconf(_SC_PAGESIZE);
+	rest = slice_of(line);
+	if (!slice_take_until(&rest, ' ', &total) ||
+	    !slice_take_until(&rest, ' ', &pages) ||
+	    !slice_parse_u64(pages, SIZE_MAX >> 20, &count))
+		probe_fail("/proc/PID/statm does not begin with two numbers");
+	return (size_t)count * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* What the relay would refuse is not what is measured. */
@@ -176,6 +182,7 @@ static struct keypair *make_key(struct probe *probe, uint8_t role, size_t number
 
 static const struct keypair *owner_of(const struct probe *probe, size_t number)
 {
+	assert(probe->owner_count > 0);
 	return probe->owners[number % probe->owner_count];
 }
 
@@ -627,7 +634,7 @@ int main(void)
 		probe_fail(err.text);
 	if (probe.publishers < probe.owner_count)
 		probe.publishers = probe.owner_count;
-	probe.owners = mem_array(probe.owner_count, sizeof(*probe.owners));
+	probe.owners = mem_array(probe.owner_count, sizeof(struct keypair *));
 	for (i = 0; i < probe.owner_count; i++)
 		probe.owners[i] = make_key(&probe, 'o', i);
 	probe.writers = mem_array(4 * probe.publishers, sizeof(*probe.writers));

@@ -137,15 +137,12 @@ static void setup(void)
 
 static void teardown(void)
 {
-	char command[128];
-
 	journal_destroy(journal);
 	journal = NULL;
 	keypair_destroy(keypair);
 	loop_destroy(loop);
 	buf_finish(&got);
-	(void)snprintf(command, sizeof(command), "rm -rf %s", folder);
-	ck_assert_int_eq(system(command), 0);
+	test_remove_folder(folder);
 }
 
 static void read_frame(const char *epoch, uint64_t number)
@@ -429,15 +426,14 @@ END_TEST
 
 START_TEST(once_the_disk_takes_again_what_waited_is_written)
 {
-	char missing[96], command[128];
+	char missing[96];
 
 	(void)snprintf(missing, sizeof(missing), "%s/later", folder);
 	(void)snprintf(path, sizeof(path), "%s/j.db", missing);
 	start(EPOCH_1);
 	ck_assert_int_eq(journal_state(journal), JOURNAL_FAILING);
 	ck_assert(journal_put(journal, 1, SLICE("{}")));
-	(void)snprintf(command, sizeof(command), "mkdir %s", missing);
-	ck_assert_int_eq(system(command), 0);
+	ck_assert_int_eq(mkdir(missing, 0700), 0);
 	until_kept(1);
 	while (troubled)
 		(void)uv_run(loop->uv, UV_RUN_ONCE);

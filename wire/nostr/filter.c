@@ -36,9 +36,11 @@ static bool grow(struct parser *parser, void **array, size_t count, size_t size,
 {
 	void *grown;
 
-	if (parser->values == FILTER_VALUES_MAX)
-		return err_set(parser->err, ERR_TOO_LARGE, "filter: more than %d values",
-			       FILTER_VALUES_MAX);
+	if (parser->values == FILTER_VALUES_MAX) {
+		(void)err_set(parser->err, ERR_TOO_LARGE, "filter: more than %d values",
+			      FILTER_VALUES_MAX);
+		return false;
+	}
 	parser->values++;
 	if (count < *room)
 		return true;
