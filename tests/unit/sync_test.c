@@ -12,6 +12,7 @@
 
 #include "agent/journal_index.h"
 #include "agent/serve.h"
+#include "observer/acp.h"
 #include "observer/missing.h"
 #include "tests/unit/support/support.h"
 
@@ -146,41 +147,56 @@ static void drop_oldest(struct world *world)
 
 /* ---- the observer ---- */
 
-/* As ingest does it. */
-static void apply_state(struct observer *observer, const char *text)
+static unsigned epoch_of(struct slice item)
 {
-	bool named[EPOCHS] = {false};
-	const char *at = text;
+	const struct slice name = acp_get_string(item, "epoch");
 	unsigned epoch;
-	uint64_t first, last;
-	int used;
 
-	while ((at = strstr(at, "{\"epoch\":\""))) {
-		struct missing *missing;
+	ck_assert_uint_eq(name.len, 16);
+	epoch = (unsigned)(strtoull(name.ptr, NULL, 16) >> 32) - 1;
+	ck_assert_uint_lt(epoch, EPOCHS);
+	return epoch;
+}
 
-		at += strlen("{\"epoch\":\"");
-		epoch = (unsigned)(strtoull(at, NULL, 16) >> 32) - 1;
-		ck_assert_uint_lt(epoch, EPOCHS);
-		missing = &observer->epochs[epoch];
-		at += 17;
-		if (sscanf(at, ",\"first\":%" SCNu64 ",\"last\":%" SCNu64, &first,
-			   &last) == 2) {
-			named[epoch] = true;
-			missing_extend(missing, last);
-			if (first > 1)
-				missing_give_up(missing,
-						(struct frame_range){1, first - 1});
-			continue;
-		}
-		ck_assert(strncmp(at, ",\"frames\":[", 11) == 0);
-		for (at += 11;
-		     sscanf(at, "[%" SCNu64 ",%" SCNu64 "]%n", &first, &last, &used) == 2;
-		     at += at[0] == ',') {
-			missing_give_up(missing, (struct frame_range){first, last});
-			at += used;
-		}
+static void give_up(struct missing *missing, struct slice range)
+{
+	struct slice first, last;
+	struct frame_range gone;
+
+	ck_assert(acp_next(&range, &first) && acp_next(&range, &last));
+	ck_assert(slice_parse_u64(first, FRAME_NUMBER_MAX, &gone.first));
+	ck_assert(slice_parse_u64(last, FRAME_NUMBER_MAX, &gone.last));
+	missing_give_up(missing, gone);
+}
+
+/* As ingest does it. */
+static void apply_state(struct observer *observer, struct slice state)
+{
+	struct slice epochs = acp_get(state, "epochs"), gone = acp_get(state, "gone");
+	bool named[EPOCHS] = {false};
+	struct slice item, range;
+
+	ck_assert(acp_is_array(epochs) && acp_is_array(gone));
+	while (acp_next(&epochs, &item)) {
+		const unsigned epoch = epoch_of(item);
+		const int64_t first = acp_get_int(item, "first", -1);
+		const int64_t last = acp_get_int(item, "last", -1);
+
+		ck_assert_int_ge(first, 0);
+		ck_assert_int_ge(last, 0);
+		named[epoch] = true;
+		missing_extend(&observer->epochs[epoch], (uint64_t)last);
+		if (first > 1)
+			missing_give_up(&observer->epochs[epoch],
+					(struct frame_range){1, (uint64_t)first - 1});
 	}
-	for (epoch = 0; epoch < EPOCHS; epoch++)
+	while (acp_next(&gone, &item)) {
+		struct slice frames = acp_get(item, "frames");
+
+		while (acp_next(&frames, &range))
+			give_up(&observer->epochs[epoch_of(item)], range);
+	}
+	for (unsigned epoch = 0; epoch < EPOCHS; epoch++)
 		if (!named[epoch])
 			missing_give_up(&observer->epochs[epoch],
 					(struct frame_range){1, FRAME_NUMBER_MAX});
@@ -227,11 +243,12 @@ static void sync(struct world *world, struct observer *observer, bool answered,
 	while (next_here(world, name_of(world->epoch), number + 1, &number))
 		ranges_add(&held, number);
 	buf_init(&text, 65536);
-	(void)buf_lit(&text, "{\"a\":0");
+	(void)buf_lit(&text, "{");
 	journal_index_write(&world->disk, name_of(world->epoch), &held, world->last,
 			    &text);
+	(void)buf_lit(&text, "}");
 	if (answered)
-		apply_state(observer, buf_text(&text));
+		apply_state(observer, buf_slice(&text));
 	while (serve_next(&world->serve, &source, epoch, &number)) {
 		const unsigned of = (unsigned)(strtoull(epoch, NULL, 16) >> 32) - 1;
 
