@@ -1,14 +1,19 @@
 #include "observer/archive.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "observer/archive_db.h"
 #include "wire/base/mem.h"
+#include "wire/host/db.h"
 #include "wire/host/log.h"
 
 #define BATCH_MAX \
 	200 /* stores in one transaction. Measured: facts, 100 rows are enough */
+
+#define TRIM_EVERY_MS 60000 /* while nothing is to be let go; our choice */
 
 enum job_type { JOB_FRAME, JOB_BODY, JOB_GONE, JOB_ROWS, JOB_FOLDS, JOB_EVENT };
 
@@ -45,7 +50,12 @@ struct archive {
 	uint64_t lost; /* records since the disk last took one; the thread's */
 	uv_mutex_t mutex;
 	uv_cond_t more;
+	struct archive_keep keep;
+	bool in_memory;
+	bool trims;         /* more is to be let go; the thread's */
+	int64_t trimmed_ms; /* loop_now_ms(); the thread's */
 	/* Under the mutex: */
+	char trouble[200];
 	struct queue work, done;
 	bool ending;
 };
@@ -77,16 +87,89 @@ static void job_destroy(struct job *job)
 	free(job);
 }
 
-struct archive *archive_open(const char *path, struct err *err)
+/* With what SQLite keeps beside it: a new file must not find the log of an old one. */
+static bool move_aside(const char *path, struct err *err)
 {
-	struct archive *archive;
+	static const char *const ends[] = {"", "-wal", "-shm"};
+	char from[4200], to[4200];
+
+	for (size_t i = 0; i < 3; i++) {
+		(void)snprintf(from, sizeof(from), "%s%s", path, ends[i]);
+		(void)snprintf(to, sizeof(to), "%s.broken-%lld%s", path,
+			       (long long)loop_unix_ms() / 1000, ends[i]);
+		if (rename(from, to) < 0 && (i == 0 || errno != ENOENT))
+			return err_errno(err, "cannot move %s aside", from);
+		if (i == 0)
+			log_warn("archive",
+				 "moved to %s; a new one is filled from the journals of "
+				 "the agents",
+				 to);
+	}
+	return true;
+}
+
+/* NULL with ERR_SYSTEM: the disk refuses. */
+static struct archive_db *open_on_disk(const char *path, struct err *err)
+{
 	struct archive_db *db = archive_db_open(path, err);
 
+	if (db || err->code != ERR_MALFORMED)
+		return db;
+	log_warn("archive", "%s", err->text);
+	return move_aside(path, err) ? archive_db_open(path, err) : NULL;
+}
+
+struct archive *archive_open(const struct archive_options *options, struct err *err)
+{
+	struct archive *archive;
+	struct archive_db *db = NULL;
+	bool in_memory = !options->path;
+	char why[200] = "";
+
+	if (options->path)
+		db = open_on_disk(options->path, err);
+	if (options->path && !db && err->code == ERR_REFUSED)
+		return NULL;
+	if (!db) {
+		in_memory = true;
+		(void)snprintf(why, sizeof(why), "%s",
+			       options->path ? err->text : options->why);
+		log_warn("archive",
+			 "what comes is kept in memory only, at most %d MiB: %s",
+			 ARCHIVE_MEMORY_MIB, why);
+		db = archive_db_open(DB_MEMORY, err);
+	}
 	if (!db)
 		return NULL;
 	archive = mem_alloc(sizeof(*archive));
 	archive->db = db;
+	archive->in_memory = in_memory;
+	archive->keep = (struct archive_keep){options->keep_ms, options->keep_bytes};
+	if (in_memory)
+		archive->keep.bytes = (int64_t)ARCHIVE_MEMORY_MIB << 20;
+	memcpy(archive->trouble, why, sizeof(why));
+	archive->trims = true;
 	return archive;
+}
+
+void archive_trouble(struct archive *archive, char out[200])
+{
+	if (archive->started)
+		uv_mutex_lock(&archive->mutex);
+	memcpy(out, archive->trouble, sizeof(archive->trouble));
+	if (archive->started)
+		uv_mutex_unlock(&archive->mutex);
+}
+
+/* @words: NULL when it keeps again. In memory the first trouble stays. */
+static void set_trouble(struct archive *archive, const char *words)
+{
+	if (archive->in_memory)
+		return;
+	uv_mutex_lock(&archive->mutex);
+	(void)snprintf(archive->trouble, sizeof(archive->trouble), "%s",
+		       words ? words : "");
+	uv_mutex_unlock(&archive->mutex);
 }
 
 bool archive_load(struct archive *archive, const struct archive_loader *loader, void *ctx,
@@ -132,6 +215,8 @@ static struct job *store_run(struct archive *archive, struct job *job)
 	}
 	if (ok && !archive_db_commit(archive->db, &err))
 		lost = count;
+	if (lost || archive->lost)
+		set_trouble(archive, lost ? err.text : NULL);
 	/* Said when it begins and when it is over, not for each of them. */
 	if (lost && !archive->lost)
 		log_warn("archive", "records are not kept, what comes is only shown: %s",
@@ -166,20 +251,36 @@ static void answer(struct archive *archive, struct job *job)
 	(void)uv_async_send(&archive->async);
 }
 
+/* A few frames at a time: whoever asks something waits for one slice at most. */
+static void trim(struct archive *archive)
+{
+	const int64_t now = loop_now_ms();
+	struct err err;
+
+	if (!archive->trims && now - archive->trimmed_ms < TRIM_EVERY_MS)
+		return;
+	archive->trimmed_ms = now;
+	if (!archive_db_trim(archive->db, &archive->keep, loop_unix_ms(), &archive->trims,
+			     &err))
+		log_warn("archive", "what is too old or too much stays: %s", err.text);
+}
+
 static void work(void *arg)
 {
 	struct archive *archive = arg;
 
 	for (;;) {
 		struct job *job, *next;
+		bool ending;
 
 		uv_mutex_lock(&archive->mutex);
-		while (!archive->work.first && !archive->ending)
+		while (!archive->work.first && !archive->ending && !archive->trims)
 			uv_cond_wait(&archive->more, &archive->mutex);
 		job = queue_take_all(&archive->work);
+		ending = !job && archive->ending;
 		uv_mutex_unlock(&archive->mutex);
-		if (!job)
-			return; /* ending, and nothing waits */
+		if (ending)
+			return; /* and nothing waits */
 		while (job) {
 			if (job->type <= JOB_GONE) {
 				job = store_run(archive, job);
@@ -189,6 +290,7 @@ static void work(void *arg)
 			answer(archive, job);
 			job = next;
 		}
+		trim(archive);
 	}
 }
 

@@ -22,8 +22,25 @@ struct archive;
 /* Work that may wait for the disk: beyond it frames are not archived, and said so. */
 #define ARCHIVE_QUEUE_MAX (64u << 20)
 
-/* Opens or makes the database; a second observer is kept out by the caller's lock. */
-struct archive *archive_open(const char *path, struct err *err);
+/* What is kept unless told otherwise. */
+#define ARCHIVE_KEEP_DAYS 90
+#define ARCHIVE_KEEP_MIB 4096
+/* In memory, where the disk cannot be used. */
+#define ARCHIVE_MEMORY_MIB 64
+
+struct archive_options {
+	const char *path; /* NULL: in memory, because of @why */
+	const char *why;
+	int64_t keep_ms, keep_bytes; /* since it came, and in all; 0: without an end */
+};
+
+/* Opens or makes the database; a second observer is kept out by the caller's lock. A
+ * broken or foreign file is moved to PATH.broken-UNIXTIME, which is said, and a new one
+ * begun: the journals have what it had. Where the disk refuses, what comes is kept in
+ * memory, and archive_trouble() says why. ERR_REFUSED: a newer perch's. */
+struct archive *archive_open(const struct archive_options *options, struct err *err);
+/* Why what comes is not kept on disk, "" while it is. */
+void archive_trouble(struct archive *archive, char out[200]);
 
 /* What a start has to know again. */
 struct archive_loader {
@@ -31,6 +48,9 @@ struct archive_loader {
 			  uint64_t number);
 	void (*on_gone)(void *ctx, const uint8_t *agent, const char *epoch,
 			struct frame_range range);
+	/* Was here, and is not wanted back. */
+	void (*on_forgotten)(void *ctx, const uint8_t *agent, const char *epoch,
+			     struct frame_range range);
 	/* An event as it was sent, or as its body was fetched, of the newest turns. */
 	void (*on_event)(void *ctx, const uint8_t *agent, const char *epoch,
 			 struct slice text, int64_t received_ms);

@@ -45,6 +45,18 @@ static const char *const migrations[] = {
 	"CREATE TABLE gone(agent INTEGER NOT NULL REFERENCES agent, epoch TEXT NOT NULL,"
 	" first INTEGER NOT NULL, last INTEGER NOT NULL, PRIMARY KEY(agent, epoch, "
 	"first));",
+	/* Retention: what each agent has, which frames are oldest, what was let go. */
+	"ALTER TABLE agent ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE agent SET bytes = (SELECT coalesce(sum(length(body)), 0) FROM frame"
+	" WHERE agent = agent.id);"
+	"CREATE TRIGGER frame_in AFTER INSERT ON frame BEGIN"
+	" UPDATE agent SET bytes = bytes + length(NEW.body) WHERE id = NEW.agent; END;"
+	"CREATE TRIGGER frame_out AFTER DELETE ON frame BEGIN"
+	" UPDATE agent SET bytes = bytes - length(OLD.body) WHERE id = OLD.agent; END;"
+	"CREATE INDEX frame_received ON frame(received);"
+	"CREATE TABLE forgotten(agent INTEGER NOT NULL REFERENCES agent,"
+	" epoch TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,"
+	" PRIMARY KEY(agent, epoch, first)) WITHOUT ROWID;",
 	NULL,
 };
 
@@ -64,6 +76,15 @@ enum statement {
 	OWN_EPOCHS,
 	NEWEST_EPOCH,
 	EVENT_GET,
+	OLDEST,
+	OLDEST_OF_LARGEST,
+	FRAME_BODIES_DROP,
+	FRAME_DROP,
+	FORGET_JOIN,
+	FORGET_TAKE,
+	FORGET_ADD,
+	FORGET_FRAMES,
+	PAGES,
 	STATEMENTS,
 };
 
@@ -105,6 +126,33 @@ static const char *const sql[STATEMENTS] = {
 		"SELECT e.frame, e.offset, e.len, e.place, e.seq FROM lane l JOIN event e"
 		" ON e.agent = l.agent AND e.channel = l.channel AND e.place = ?2 AND"
 		" e.seq = ?3 WHERE l.agent = ?1",
+	[OLDEST] = "SELECT id, agent, epoch, number FROM frame WHERE received < ?1"
+		   " ORDER BY received LIMIT ?2",
+	[OLDEST_OF_LARGEST] = "SELECT id, agent, epoch, number FROM frame WHERE agent ="
+			      " (SELECT id FROM agent ORDER BY bytes DESC LIMIT 1)"
+			      " ORDER BY epoch, number LIMIT ?2",
+	[FRAME_BODIES_DROP] =
+		"DELETE FROM body WHERE agent = ?2 AND epoch = ?3 AND seq IN"
+		" (SELECT seq FROM event WHERE frame = ?1)",
+	[FRAME_DROP] = "DELETE FROM frame WHERE id = ?1",
+	[FORGET_JOIN] = "SELECT first FROM forgotten WHERE agent = ?1 AND epoch = ?2 AND"
+			" first <= ?3 AND last >= ?3 - 1 ORDER BY first DESC LIMIT 1",
+	[FORGET_TAKE] = "DELETE FROM forgotten WHERE agent = ?1 AND epoch = ?2 AND"
+			" first = ?3 + 1 RETURNING last",
+	[FORGET_ADD] = "INSERT INTO forgotten(agent, epoch, first, last)"
+		       " VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET"
+		       " last = max(last, excluded.last)",
+	[FORGET_FRAMES] =
+		"SELECT f.id, f.agent, f.epoch, f.number FROM frame f WHERE f.agent = ?1"
+		" AND (?3 IS NULL OR (EXISTS (SELECT 1 FROM event e WHERE e.frame = f.id"
+		" AND e.channel = ?3) AND NOT EXISTS (SELECT 1 FROM event e WHERE"
+		" e.frame = f.id AND e.channel <> ?3)))"
+		" AND NOT EXISTS (SELECT 1 FROM event e WHERE e.frame = f.id AND"
+		" e.t >= ?4) AND (?4 = 9223372036854775807 OR EXISTS (SELECT 1 FROM"
+		" event e WHERE e.frame = f.id) OR f.received < ?4) LIMIT ?2",
+	[PAGES] = "SELECT (SELECT page_count FROM pragma_page_count()) -"
+		  " (SELECT freelist_count FROM pragma_freelist_count()),"
+		  " (SELECT page_size FROM pragma_page_size())",
 };
 
 struct archive_db {
@@ -400,6 +448,141 @@ bool archive_db_gone(struct archive_db *db, const uint8_t *agent, const char *ep
 	(void)sqlite3_bind_int64(statement, 3, (int64_t)range.first);
 	(void)sqlite3_bind_int64(statement, 4, (int64_t)range.last);
 	return run(db, statement, "keep a gap", err);
+}
+
+/* ---- letting go ---- */
+
+#define TRIM_FRAMES 64 /* at a time: some milliseconds; our choice */
+#define VACUUM_PAGES "64"
+
+struct leaving {
+	int64_t frame, agent;
+	uint64_t number; /* 0: of a foreign feed */
+	char epoch[17];
+};
+
+/* Its number is kept, joined with those beside it. */
+static bool remember_number(struct archive_db *db, const struct leaving *leaving,
+			    struct err *err)
+{
+	int64_t first = (int64_t)leaving->number, last = first;
+	struct sqlite3_stmt *statement = begin(db, FORGET_TAKE);
+
+	(void)sqlite3_bind_int64(statement, 1, leaving->agent);
+	bind_text(statement, 2, slice_of(leaving->epoch));
+	(void)sqlite3_bind_int64(statement, 3, last);
+	if (sqlite3_step(statement) == SQLITE_ROW)
+		last = sqlite3_column_int64(statement, 0);
+	(void)sqlite3_reset(statement);
+	statement = begin(db, FORGET_JOIN);
+	(void)sqlite3_bind_int64(statement, 1, leaving->agent);
+	bind_text(statement, 2, slice_of(leaving->epoch));
+	(void)sqlite3_bind_int64(statement, 3, first);
+	if (sqlite3_step(statement) == SQLITE_ROW)
+		first = sqlite3_column_int64(statement, 0);
+	(void)sqlite3_reset(statement);
+	statement = begin(db, FORGET_ADD);
+	(void)sqlite3_bind_int64(statement, 1, leaving->agent);
+	bind_text(statement, 2, slice_of(leaving->epoch));
+	(void)sqlite3_bind_int64(statement, 3, first);
+	(void)sqlite3_bind_int64(statement, 4, last);
+	return run(db, statement, "remember what was let go", err);
+}
+
+static bool drop_frame(struct archive_db *db, const struct leaving *leaving,
+		       struct err *err)
+{
+	struct sqlite3_stmt *statement = begin(db, FRAME_BODIES_DROP);
+
+	(void)sqlite3_bind_int64(statement, 1, leaving->frame);
+	(void)sqlite3_bind_int64(statement, 2, leaving->agent);
+	bind_text(statement, 3, slice_of(leaving->epoch));
+	if (!run(db, statement, "let a body go", err))
+		return false;
+	statement = begin(db, FRAME_DROP);
+	(void)sqlite3_bind_int64(statement, 1, leaving->frame);
+	if (db->frame_id == leaving->frame)
+		db->frame_id = 0;
+	return run(db, statement, "let a frame go", err) &&
+	       (!leaving->number || remember_number(db, leaving, err));
+}
+
+/* Drops the frames that @statement finds, at most TRIM_FRAMES; -1: failed. */
+static int drop_found(struct archive_db *db, struct sqlite3_stmt *statement,
+		      struct err *err)
+{
+	struct leaving leaving[TRIM_FRAMES];
+	int count = 0;
+
+	(void)sqlite3_bind_int64(statement, 2, TRIM_FRAMES);
+	while (count < TRIM_FRAMES && sqlite3_step(statement) == SQLITE_ROW) {
+		leaving[count].frame = sqlite3_column_int64(statement, 0);
+		leaving[count].agent = sqlite3_column_int64(statement, 1);
+		leaving[count].number = (uint64_t)sqlite3_column_int64(statement, 3);
+		count += column_epoch(statement, 2, leaving[count].epoch);
+	}
+	(void)sqlite3_reset(statement);
+	if (!count)
+		return 0;
+	if (!archive_db_begin(db, err))
+		return -1;
+	for (int i = 0; i < count; i++) {
+		if (!drop_frame(db, &leaving[i], err)) {
+			(void)db_exec(db->db, "ROLLBACK", NULL);
+			return -1;
+		}
+	}
+	if (!archive_db_commit(db, err) ||
+	    !db_exec(db->db, "PRAGMA incremental_vacuum(" VACUUM_PAGES ")", err))
+		return -1;
+	return count;
+}
+
+static int64_t used_bytes(struct archive_db *db)
+{
+	struct sqlite3_stmt *statement = begin(db, PAGES);
+	int64_t bytes = 0;
+
+	if (sqlite3_step(statement) == SQLITE_ROW)
+		bytes = sqlite3_column_int64(statement, 0) *
+			sqlite3_column_int64(statement, 1);
+	(void)sqlite3_reset(statement);
+	return bytes;
+}
+
+bool archive_db_trim(struct archive_db *db, const struct archive_keep *keep,
+		     int64_t now_ms, bool *more_out, struct err *err)
+{
+	struct sqlite3_stmt *statement;
+	int count = 0;
+
+	if (keep->age_ms) {
+		statement = begin(db, OLDEST);
+		(void)sqlite3_bind_int64(statement, 1, now_ms - keep->age_ms);
+		count = drop_found(db, statement, err);
+	}
+	if (!count && keep->bytes && used_bytes(db) > keep->bytes)
+		count = drop_found(db, begin(db, OLDEST_OF_LARGEST), err);
+	*more_out = count > 0;
+	return count >= 0;
+}
+
+bool archive_db_forget(struct archive_db *db, const uint8_t *agent, struct slice channel,
+		       int64_t before_ms, uint64_t *count, bool *more_out,
+		       struct err *err)
+{
+	const int64_t id = agent_find(db, agent);
+	struct sqlite3_stmt *statement = begin(db, FORGET_FRAMES);
+	int dropped;
+
+	(void)sqlite3_bind_int64(statement, 1, id);
+	bind_text(statement, 3, channel);
+	(void)sqlite3_bind_int64(statement, 4, before_ms);
+	dropped = drop_found(db, statement, err);
+	*more_out = dropped > 0;
+	if (dropped > 0)
+		*count += (uint64_t)dropped;
+	return dropped >= 0;
 }
 
 /* ---- reading events ---- */
@@ -846,15 +1029,14 @@ static bool load_numbers(struct load *load)
 	return true;
 }
 
-static bool load_gone(struct load *load)
+typedef void on_range(void *ctx, const uint8_t *agent, const char *epoch,
+		      struct frame_range range);
+
+static bool load_ranges(struct load *load, const char *query, on_range *each)
 {
 	struct sqlite3_stmt *statement = NULL;
 
-	if (!db_prepare(
-		    load->db->db,
-		    "SELECT a.key, g.epoch, g.first, g.last FROM gone g JOIN agent a ON"
-		    " a.id = g.agent",
-		    &statement, load->err))
+	if (!db_prepare(load->db->db, query, &statement, load->err))
 		return false;
 	while (sqlite3_step(statement) == SQLITE_ROW) {
 		const struct frame_range range = {
@@ -864,9 +1046,7 @@ static bool load_gone(struct load *load)
 
 		if (sqlite3_column_bytes(statement, 0) == KEY_BYTES &&
 		    column_epoch(statement, 1, epoch))
-			load->loader->on_gone(load->ctx,
-					      sqlite3_column_blob(statement, 0), epoch,
-					      range);
+			each(load->ctx, sqlite3_column_blob(statement, 0), epoch, range);
 	}
 	(void)sqlite3_finalize(statement);
 	return true;
@@ -965,5 +1145,14 @@ bool archive_db_load(struct archive_db *db, const struct archive_loader *loader,
 {
 	struct load load = {db, loader, ctx, err};
 
-	return load_numbers(&load) && load_gone(&load) && load_lanes(&load);
+	return load_numbers(&load) &&
+	       load_ranges(&load,
+			   "SELECT a.key, r.epoch, r.first, r.last FROM forgotten r JOIN"
+			   " agent a ON a.id = r.agent",
+			   loader->on_forgotten) &&
+	       load_ranges(&load,
+			   "SELECT a.key, r.epoch, r.first, r.last FROM gone r JOIN"
+			   " agent a ON a.id = r.agent",
+			   loader->on_gone) &&
+	       load_lanes(&load);
 }

@@ -19,6 +19,27 @@ bool archive_db_body(struct archive_db *db, const uint8_t *agent, const char *ep
 		     uint64_t seq, struct slice text, struct err *err);
 bool archive_db_gone(struct archive_db *db, const uint8_t *agent, const char *epoch,
 		     struct frame_range range, struct err *err);
+/* What of it is kept; 0: without an end. */
+struct archive_keep {
+	int64_t age_ms; /* since a frame came */
+	int64_t bytes;
+};
+/**
+ * archive_db_trim - lets a few frames go that are too old or too many
+ * The oldest go first; for size, those of the agent that has most, so that one that says
+ * much pushes out nobody else's. Their numbers are remembered: they are not asked for
+ * again. Begins and commits by itself. @more_out: call again.
+ */
+bool archive_db_trim(struct archive_db *db, const struct archive_keep *keep,
+		     int64_t now_ms, bool *more_out, struct err *err);
+/**
+ * archive_db_forget - a slice of what the owner wants to be gone
+ * @channel: ptr NULL for all; with one, frames that hold no other channel's events
+ * @before_ms: events' time; INT64_MAX for all. @count: adds frames that went.
+ */
+bool archive_db_forget(struct archive_db *db, const uint8_t *agent, struct slice channel,
+		       int64_t before_ms, uint64_t *count, bool *more_out,
+		       struct err *err);
 bool archive_db_load(struct archive_db *db, const struct archive_loader *loader,
 		     void *ctx, struct err *err);
 /* Fills rows, row_count, more; archive_db_answer_finish() frees them. */

@@ -185,6 +185,16 @@ void ingest_known_gone(struct ingest *ingest, const uint8_t *agent, const char *
 	missing_give_up(&at->missing, range);
 }
 
+void ingest_known_forgotten(struct ingest *ingest, const uint8_t *agent,
+			    const char *epoch, struct frame_range range)
+{
+	struct author *author = author_ensure(ingest, agent);
+	struct epoch *at = author && *epoch ? epoch_ensure(author, epoch) : NULL;
+
+	if (at)
+		missing_forget(&at->missing, range);
+}
+
 /* ---- one event ---- */
 
 /* Telemetry to us: one p (the owner), one agent (the author), frame=telemetry. */

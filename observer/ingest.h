@@ -64,6 +64,10 @@ void ingest_known(struct ingest *ingest, const uint8_t *agent, const char *epoch
 void ingest_known_gone(struct ingest *ingest, const uint8_t *agent, const char *epoch,
 		       struct frame_range range);
 
+/* Frames that the archive had and let go. */
+void ingest_known_forgotten(struct ingest *ingest, const uint8_t *agent,
+			    const char *epoch, struct frame_range range);
+
 /* Encrypts to and from this agent; false for a key that is no point. */
 bool ingest_conversation_key(struct ingest *ingest, const uint8_t *agent,
 			     uint8_t out[32]);

@@ -95,7 +95,8 @@ void missing_extend(struct missing *missing, uint64_t last)
 		missing->last = last;
 }
 
-void missing_give_up(struct missing *missing, struct frame_range range)
+/* Those of @range that are not here are from now on. */
+static void fill(struct missing *missing, struct frame_range range, bool gone)
 {
 	uint64_t from = range.first ? range.first : 1;
 
@@ -112,9 +113,21 @@ void missing_give_up(struct missing *missing, struct frame_range range)
 		if (at < missing->count && missing->here[at].first <= range.last)
 			hole.last = missing->here[at].first - 1;
 		insert(missing, hole);
-		note_gone(missing, hole);
+		if (gone)
+			note_gone(missing, hole);
 		from = hole.last + 1;
 	}
+}
+
+void missing_give_up(struct missing *missing, struct frame_range range)
+{
+	fill(missing, range, true);
+}
+
+void missing_forget(struct missing *missing, struct frame_range range)
+{
+	missing_extend(missing, range.last);
+	fill(missing, range, false);
 }
 
 size_t missing_holes(const struct missing *missing, struct frame_range *out, size_t max)

@@ -31,6 +31,8 @@ enum missing_add missing_add(struct missing *missing, uint64_t number);
 void missing_extend(struct missing *missing, uint64_t last);
 /* The frames of @range that are not here will never come. */
 void missing_give_up(struct missing *missing, struct frame_range range);
+/* They were here and were let go: neither missing nor gone. */
+void missing_forget(struct missing *missing, struct frame_range range);
 /* The holes, newest first, at most @max; returns how many it wrote. */
 size_t missing_holes(const struct missing *missing, struct frame_range *out, size_t max);
 /* Frames missing in all holes. */

@@ -37,7 +37,7 @@
 
 struct config {
 	const char *relay, *listen, *log_level;
-	int64_t ready_fd;
+	int64_t ready_fd, keep_days, keep_mib;
 	char host[64];
 	uint16_t port;
 };
@@ -302,9 +302,15 @@ static void write_health(void *ctx, struct buf *out)
 {
 	static const char *const names[] = {"down", "connecting", "ready"};
 	const struct observer *observer = ctx;
+	char trouble[200];
 	const int64_t rtt = observer->link ? link_rtt_ms(observer->link) : -1;
 
-	(void)buf_lit(out, "\"health\":{\"relay\":{");
+	archive_trouble(observer->archive, trouble);
+	(void)buf_lit(out, "\"health\":{\"archive\":{");
+	json_write_member_string(out, SLICE("state"),
+				 *trouble ? SLICE("failing") : SLICE("ok"));
+	json_write_member_string(out, SLICE("reason"), slice_of(trouble));
+	(void)buf_lit(out, "},\"relay\":{");
 	json_write_member_string(out, SLICE("state"),
 				 slice_of(names[observer->link_state]));
 	json_write_member_string(out, SLICE("url"), slice_of(observer->config->relay));
@@ -366,6 +372,14 @@ static void on_load_gone(void *ctx, const uint8_t *agent, const char *epoch,
 	ingest_known_gone(observer->ingest, agent, epoch, range);
 }
 
+static void on_load_forgotten(void *ctx, const uint8_t *agent, const char *epoch,
+			      struct frame_range range)
+{
+	struct observer *observer = ctx;
+
+	ingest_known_forgotten(observer->ingest, agent, epoch, range);
+}
+
 static void on_load_event(void *ctx, const uint8_t *agent, const char *epoch,
 			  struct slice text, int64_t received_ms)
 {
@@ -392,6 +406,7 @@ static void on_load_floor(void *ctx, const uint8_t *agent, struct slice channel,
 static const struct archive_loader loader = {
 	.on_number = on_load_number,
 	.on_gone = on_load_gone,
+	.on_forgotten = on_load_forgotten,
 	.on_event = on_load_event,
 	.on_floor = on_load_floor,
 };
@@ -459,6 +474,11 @@ static bool open_archive(struct observer *observer, struct err *err)
 	struct buf path = {.max = 4096}, lock = {.max = 4096}, folder = {.max = 4096};
 	struct err refused;
 	long pid = 0;
+	struct archive_options options = {
+		.path = NULL,
+		.keep_ms = observer->config->keep_days * 86400000,
+		.keep_bytes = observer->config->keep_mib << 20,
+	};
 	bool ok = false;
 
 	if (!paths_data(SLICE(""), &folder, err) || !paths_make(buf_text(&folder), err) ||
@@ -466,18 +486,18 @@ static bool open_archive(struct observer *observer, struct err *err)
 	    !paths_data(SLICE("archive.lock"), &lock, err))
 		goto out;
 	observer->lock_fd = paths_lock(buf_text(&lock), &pid, &refused);
-	if (observer->lock_fd < 0) {
-		if (refused.code == ERR_REFUSED)
-			(void)err_set(err, ERR_REFUSED,
-				      "another observer (pid %ld) has this archive: stop "
-				      "it, or "
-				      "use it with `perch open`",
-				      pid);
-		else
-			*err = refused;
+	if (observer->lock_fd < 0 && refused.code == ERR_REFUSED) {
+		(void)err_set(err, ERR_REFUSED,
+			      "another observer (pid %ld) has this archive: stop "
+			      "it, or "
+			      "use it with `perch open`",
+			      pid);
 		goto out;
 	}
-	observer->archive = archive_open(buf_text(&path), err);
+	/* A disk that takes no lock takes no frames: live goes on. */
+	options.path = observer->lock_fd < 0 ? NULL : buf_text(&path);
+	options.why = refused.text;
+	observer->archive = archive_open(&options, err);
 	if (observer->archive)
 		observer->history = history_create(observer->archive, observer->spans);
 	ok = observer->archive != NULL &&
@@ -669,6 +689,8 @@ int observer_main(int argc, char *argv[])
 	struct config config = {.relay = "ws://127.0.0.1:7447",
 				.listen = "127.0.0.1:7777",
 				.log_level = "info",
+				.keep_days = ARCHIVE_KEEP_DAYS,
+				.keep_mib = ARCHIVE_KEEP_MIB,
 				.ready_fd = -1};
 	const struct option_spec specs[] = {
 		{.name = "relay",
@@ -686,6 +708,21 @@ int observer_main(int argc, char *argv[])
 		 .value = &config.log_level,
 		 .argument = "LEVEL",
 		 .help = "error, warn, info or debug (info)"},
+		{.name = "keep-days",
+		 .type = OPTION_INT,
+		 .value = &config.keep_days,
+		 .min = 0,
+		 .max = 36500,
+		 .argument = "N",
+		 .help = "days that frames are kept (90); 0: without an end"},
+		{.name = "keep-mib",
+		 .type = OPTION_INT,
+		 .value = &config.keep_mib,
+		 .min = 0,
+		 .max = 1 << 24,
+		 .argument = "MIB",
+		 .help = "most that the archive holds (4096), the oldest of whoever "
+			 "has most goes first; 0: without an end"},
 		{.name = "ready-fd",
 		 .type = OPTION_INT,
 		 .value = &config.ready_fd,

@@ -288,6 +288,7 @@ END_TEST
 struct loaded {
 	unsigned events, numbers, gone;
 	struct pos floor;
+	unsigned forgotten, forgotten_ranges;
 };
 
 static void on_number(void *ctx, const uint8_t *agent, const char *epoch, uint64_t number)
@@ -304,6 +305,17 @@ static void on_gone(void *ctx, const uint8_t *agent, const char *epoch,
 	(void)agent;
 	(void)epoch;
 	((struct loaded *)ctx)->gone += (unsigned)(range.last - range.first + 1);
+}
+
+static void on_forgotten(void *ctx, const uint8_t *agent, const char *epoch,
+			 struct frame_range range)
+{
+	struct loaded *loaded = ctx;
+
+	(void)agent;
+	(void)epoch;
+	loaded->forgotten_ranges++;
+	loaded->forgotten += (unsigned)(range.last - range.first + 1);
 }
 
 static void on_event(void *ctx, const uint8_t *agent, const char *epoch,
@@ -326,7 +338,8 @@ static void on_floor(void *ctx, const uint8_t *agent, struct slice channel,
 
 START_TEST(a_start_knows_all_frame_numbers_but_only_the_newest_events)
 {
-	const struct archive_loader loader = {on_number, on_gone, on_event, on_floor};
+	const struct archive_loader loader = {on_number, on_gone, on_forgotten, on_event,
+					      on_floor};
 	struct loaded loaded = {0};
 	struct home home = {0};
 	struct err err;
@@ -350,6 +363,139 @@ START_TEST(a_start_knows_all_frame_numbers_but_only_the_newest_events)
 }
 END_TEST
 
+static struct loaded load_all(struct home *home)
+{
+	const struct archive_loader loader = {on_number, on_gone, on_forgotten, on_event,
+					      on_floor};
+	struct loaded loaded = {0};
+	struct err err;
+
+	ck_assert(archive_db_load(home->db, &loader, &loaded, &err));
+	return loaded;
+}
+
+static void trim_all(struct home *home, const struct archive_keep *keep, int64_t now_ms)
+{
+	bool more = true;
+	struct err err;
+
+	while (more)
+		ck_assert_msg(archive_db_trim(home->db, keep, now_ms, &more, &err), "%s",
+			      err.text);
+}
+
+START_TEST(what_is_too_old_goes_and_its_numbers_are_remembered_in_one_range)
+{
+	const struct archive_keep keep = {.age_ms = 1000};
+	struct home home = {0};
+	struct loaded loaded;
+
+	begin(&home);
+	for (unsigned seq = 1; seq <= 200; seq++)
+		note(&home, seq);
+	trim_all(&home, &keep, T0 + 1000);
+	ck_assert_uint_eq(load_all(&home).numbers, 200);
+	trim_all(&home, &keep, T0 + 1001);
+	loaded = load_all(&home);
+	ck_assert_uint_eq(loaded.numbers, 0);
+	ck_assert_uint_eq(loaded.events, 0);
+	ck_assert_uint_eq(loaded.forgotten, 200);
+	ck_assert_uint_eq(loaded.forgotten_ranges, 1);
+	ck_assert_uint_eq(loaded.gone, 0);
+	end(&home);
+}
+END_TEST
+
+/* A text that does not compress. */
+static void loud(struct home *home, const uint8_t *agent, unsigned number)
+{
+	struct buf text = {.max = 65535};
+	uint32_t noise = number * 2654435761u + agent[0];
+	struct err err;
+
+	(void)buf_printf(&text,
+			 "{\"seq\":%u,\"monotonicMs\":1,\"timestamp\":"
+			 "\"2026-11-30T12:00:00.000Z\",\"kind\":\"note\","
+			 "\"agentIndex\":0,\"channelId\":\"" API
+			 "\",\"sessionId\":\"s\",\"turnId\":null,\"payload\":{"
+			 "\"text\":\"",
+			 number);
+	for (unsigned i = 0; i < 1000; i++) {
+		noise = noise * 1664525u + 1013904223u;
+		(void)buf_printf(&text, "%08x", noise);
+	}
+	(void)buf_printf(&text, "\"},\"epoch\":\"" EPOCH "\",\"frame\":%u}", number);
+	ck_assert_msg(archive_db_frame(home->db, agent, EPOCH, number, T0 + number,
+				       buf_slice(&text), &err),
+		      "%s", err.text);
+	buf_finish(&text);
+}
+
+static size_t rows_of(struct home *home, const uint8_t *agent)
+{
+	struct archive_answer answer = {0};
+	size_t count;
+	struct err err;
+
+	ck_assert(
+		archive_db_rows(home->db, agent, SLICE(API), NULL, 1000, &answer, &err));
+	count = answer.row_count;
+	archive_db_answer_finish(&answer);
+	return count;
+}
+
+START_TEST(size_takes_the_oldest_of_whoever_has_most)
+{
+	static const uint8_t quiet[KEY_BYTES] = {0xc2};
+	const struct archive_keep keep = {.bytes = 1 << 20};
+	struct home home = {0};
+	size_t left;
+
+	begin(&home);
+	for (unsigned number = 1; number <= 5; number++)
+		loud(&home, quiet, number); /* the oldest of all */
+	for (unsigned number = 11; number <= 410; number++)
+		loud(&home, claude, number);
+	trim_all(&home, &keep, T0);
+	left = rows_of(&home, claude);
+	ck_assert_uint_eq(rows_of(&home, quiet), 5);
+	ck_assert_uint_gt(left, 50);
+	ck_assert_uint_lt(left, 300);
+	ck_assert_uint_eq(load_all(&home).numbers, left + 5);
+	ck_assert_uint_eq(load_all(&home).forgotten, 400 - left);
+	end(&home);
+}
+END_TEST
+
+START_TEST(what_is_forgotten_is_gone_and_nothing_else)
+{
+	struct home home = {0};
+	struct archive_answer answer;
+	uint64_t count = 0;
+	bool more = true;
+	struct err err;
+
+	begin(&home);
+	for (unsigned seq = 1; seq <= 3; seq++)
+		note(&home, seq);
+	ck_assert(archive_db_forget(home.db, claude, SLICE("another"), INT64_MAX, &count,
+				    &more, &err));
+	ck_assert_uint_eq(count, 0);
+	ck_assert(!more);
+	ck_assert(archive_db_forget(home.db, claude, SLICE_EMPTY, T0 - 86400000LL * 3650,
+				    &count, &more, &err));
+	ck_assert_uint_eq(count, 0);
+	ck_assert(archive_db_forget(home.db, claude, SLICE(API), INT64_MAX, &count, &more,
+				    &err));
+	ck_assert_uint_eq(count, 3);
+	answer = rows(&home, NULL, 10);
+	ck_assert_uint_eq(answer.row_count, 0);
+	archive_db_answer_finish(&answer);
+	ck_assert_uint_eq(load_all(&home).forgotten, 3);
+	end(&home);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("archive");
@@ -366,6 +512,10 @@ int main(void)
 	tcase_add_test(tcase, a_fetched_body_takes_the_place_of_what_was_cut);
 	tcase_add_test(tcase, the_reducer_and_the_archive_make_the_same_rows);
 	tcase_add_test(tcase, a_start_knows_all_frame_numbers_but_only_the_newest_events);
+	tcase_add_test(tcase,
+		       what_is_too_old_goes_and_its_numbers_are_remembered_in_one_range);
+	tcase_add_test(tcase, size_takes_the_oldest_of_whoever_has_most);
+	tcase_add_test(tcase, what_is_forgotten_is_gone_and_nothing_else);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);
 }

@@ -37,6 +37,8 @@ static const char *const options[] = {
 	"idle-timeout",
 	"journal-days",
 	"journal-mb",
+	"keep-days",
+	"keep-mib",
 	"key-bytes",
 	"key-connections",
 	"key-events",

@@ -178,7 +178,7 @@ bool db_open(const char *path, const char *const *migrations, struct sqlite3 **o
 				    "PRAGMA foreign_keys = ON";
 	struct sqlite3 *db = NULL;
 
-	if (!make_private(path, err))
+	if (strcmp(path, DB_MEMORY) != 0 && !make_private(path, err))
 		return false;
 	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
 			    NULL) != SQLITE_OK) {

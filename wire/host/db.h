@@ -13,6 +13,9 @@ struct sqlite3_stmt;
  * secure_delete FAST set before the first table, foreign keys on, busy timeout 5 s,
  * trusted schema off. Used from one thread (the writer), never from the loop. */
 
+/* A path: a database that nobody else sees and that ends with db_close(). */
+#define DB_MEMORY ":memory:"
+
 /**
  * db_open - open or create and migrate
  * @migrations: SQL scripts; database version n (user_version) has run the first n. A
