@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { drawn, hasText, pageTests } from "./support/page.mjs";
+import { becomes, drawn, hasText, pageTests } from "./support/page.mjs";
 import { reportOf } from "./support/times.mjs";
 import { lanes } from "./support/scene.mjs";
 
@@ -110,7 +110,7 @@ scene("a click on a column sorts by it, another turns it round, and the address 
 scene("the filter finds rows of any depth, with what they are in", async (tools) => {
 	const page = await openReport(tools);
 	await page.getByRole("searchbox", { name: "Filter rows" }).fill("vite");
-	await page.waitForFunction(() => document.querySelectorAll(".report tbody tr").length === 3);
+	await becomes(page, () => document.querySelectorAll(".report tbody tr").length === 3);
 	assert.deepEqual((await names(page)).toSorted(), ["vite build", "vitest", "vitest run"]);
 	assert.equal(await param(page, "q"), "vite");
 	await page.keyboard.press("Escape");
@@ -131,7 +131,7 @@ scene("trees open and close, by click and by key", async (tools) => {
 	await page.keyboard.press("j");
 	await page.waitForSelector("tr[data-current]:first-child");
 	await page.keyboard.press("Enter");
-	await page.waitForFunction((rows) => document.querySelectorAll(".report tbody tr").length === rows, top);
+	await becomes(page, (rows) => document.querySelectorAll(".report tbody tr").length === rows, top);
 });
 
 scene("C copies an aligned table, the button CSV with numbers as they came", async (tools) => {
@@ -232,7 +232,7 @@ scene("the range and the agents are chosen, and the address says so", async (too
 	await broker.until(() => asked(broker).some((line) => line.includes("from=")));
 	assert.equal(await param(page, "range"), "today");
 	await page.getByLabel("Agents").selectOption({ label: "codex" });
-	await page.waitForFunction(() => document.querySelectorAll(".went-agents li").length === 1);
+	await becomes(page, () => document.querySelectorAll(".went-agents li").length === 1);
 	assert.equal(await param(page, "lanes"), lanes.codex.agent);
 	assert.ok((await query(page)) !== null);
 });

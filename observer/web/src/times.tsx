@@ -112,6 +112,16 @@ export class Asker<T> {
 	}
 }
 
+/* The report's address for a range. */
+export function rangeQuery({ from, to }: { from: number; to: number }, only: string): string {
+	const query = new URLSearchParams({
+		from: String(Math.floor(from)),
+		to: String(Math.ceil(to)),
+	});
+	if (only) query.set("lanes", only);
+	return query.toString();
+}
+
 /* 0.3 s, 31.0 s, 2:51: how long one thing took. */
 export const span = (ms: number) =>
 	ms < 60_000 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : running(ms);

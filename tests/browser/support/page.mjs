@@ -52,5 +52,11 @@ export const drawn = (page) =>
 			),
 	);
 
+/* Until the page says so, asked once a frame: by the debugger, as its policy lets nothing be
+ * evaluated inside. */
+export async function becomes(page, what, value) {
+	while (!(await page.evaluate(what, value))) await drawn(page);
+}
+
 export const hasText = (page, selector, text) =>
 	page.locator(selector).filter({ hasText: text }).first().waitFor();

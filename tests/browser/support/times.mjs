@@ -63,8 +63,8 @@ export function timesScene(now = Date.now()) {
 				[
 					[480, 488, "Read"],
 					[539, NOW, "Task"],
-					[541, NOW, "schema-check", { kind: KIND.part, line: 1 }],
-					[545, 600, "fixture-gen", { kind: KIND.part, line: 2 }],
+					[541, NOW, "schema-check", { kind: KIND.part, line: 0 }],
+					[545, 600, "fixture-gen", { kind: KIND.part, line: 1 }],
 				],
 			),
 			lane(
