@@ -207,17 +207,30 @@ static bool take_address(struct admit *admit, enum budget_kind kind,
 	return take(admit, BUDGET_ADDRESS, kind, address_key(from), 0, cost, now_ms, out);
 }
 
-/* On the account of the first key that a connection proved, of that key's owner, and of
- * where it comes from. */
-static bool take_all(struct admit *admit, enum budget_kind kind,
-		     const struct keyset *keys, const struct address *from, int64_t cost,
-		     int64_t now, int64_t now_ms, struct admission *out)
+/* Who pays for what a connection does: @author, NULL for nobody, if it proved that key;
+ * else the first of its keys that is served, so that none thrown away pays for it. */
+static const uint8_t *payer(const struct admit *admit, const struct keyset *keys,
+			    const uint8_t *author, int64_t now)
 {
-	const uint8_t *key = keys->keys[0];
+	size_t i;
 
+	if (author && keyset_has(keys, author))
+		return author;
+	for (i = 0; i < keys->count; i++)
+		if (owners_permit(&admit->owners, keys->keys[i], now))
+			return keys->keys[i];
+	return keys->count > 0 ? keys->keys[0] : NULL;
+}
+
+/* On the account of @key, unless it is NULL, of that key's owner, and of where it comes
+ * from. */
+static bool take_all(struct admit *admit, enum budget_kind kind, const uint8_t *key,
+		     const struct address *from, int64_t cost, int64_t now,
+		     int64_t now_ms, struct admission *out)
+{
 	if (!take_address(admit, kind, from, cost, now_ms, out))
 		return false;
-	return keys->count == 0 ||
+	return !key ||
 	       (take(admit, BUDGET_KEY, kind, key_slice(key), 0, cost, now_ms, out) &&
 		take(admit, BUDGET_OWNER, kind,
 		     key_slice(owners_of(&admit->owners, key, now)), 0, cost, now_ms,
@@ -458,7 +471,8 @@ static void admit_stored(struct admit *admit, const struct event *event,
 	if ((admit->open || check_permitted(admit, keys, "publishing", now, out)) &&
 	    check_protected(event, keys, out) && check_expiration(event, now, out) &&
 	    check_not_ahead(event, now, out) &&
-	    take_all(admit, BUDGET_EVENTS, keys, from, 1, now, now_ms, out) &&
+	    take_all(admit, BUDGET_EVENTS, payer(admit, keys, event->pubkey, now), from,
+		     1, now, now_ms, out) &&
 	    check_truth(admit, event, out) && check_repost(admit, event, out))
 		out->verdict = ADMIT_STORE;
 }
@@ -483,7 +497,8 @@ void admit_event(struct admit *admit, const struct event *event,
 	}
 	if (check_permitted(admit, keys, "publishing", now, out) &&
 	    check_protected(event, keys, out) && check_expiration(event, now, out) &&
-	    take_all(admit, BUDGET_EVENTS, keys, from, 1, now, now_ms, out) &&
+	    take_all(admit, BUDGET_EVENTS, payer(admit, keys, event->pubkey, now), from,
+		     1, now, now_ms, out) &&
 	    check_truth(admit, event, out))
 		check_repeat(admit, event, now, out);
 }
@@ -493,11 +508,12 @@ bool admit_message(struct admit *admit, enum client_verb verb, const struct keys
 		   struct admission *out)
 {
 	bool asks = verb == CLIENT_REQ || verb == CLIENT_COUNT;
+	const uint8_t *key = payer(admit, keys, NULL, now);
 
 	memset(out, 0, sizeof(*out));
 	if (verb == CLIENT_CLOSE)
 		return true;
-	if (!take_all(admit, BUDGET_BYTES, keys, from, (int64_t)bytes, now, now_ms, out))
+	if (!take_all(admit, BUDGET_BYTES, key, from, (int64_t)bytes, now, now_ms, out))
 		return false;
 	if (!asks)
 		return true;
@@ -505,7 +521,7 @@ bool admit_message(struct admit *admit, enum client_verb verb, const struct keys
 	    !check_permitted(admit, keys, "subscribing: this relay serves listed owners",
 			     now, out))
 		return false;
-	return take_all(admit, BUDGET_REQS, keys, from, 1, now, now_ms, out);
+	return take_all(admit, BUDGET_REQS, key, from, 1, now, now_ms, out);
 }
 
 bool admit_connection(struct admit *admit, const struct address *from, int64_t now_ms,
@@ -556,18 +572,30 @@ bool admit_auth(struct admit *admit, const struct event *event, struct keyset *k
 {
 	const uint8_t *key = event->pubkey;
 	const uint8_t *owner = owners_of(&admit->owners, key, now);
+	bool is_new;
 
 	memset(out, 0, sizeof(*out));
 	if (owners_revoked(&admit->owners, key))
 		return refuse_revoked(key, out);
-	if (!keyset_has(keys, key) && (!take(admit, BUDGET_KEY, BUDGET_CONNECTIONS,
-					     key_slice(key), 0, 1, now_ms, out) ||
-				       !take(admit, BUDGET_OWNER, BUDGET_CONNECTIONS,
-					     key_slice(owner), 0, 1, now_ms, out)))
+	is_new = !keyset_has(keys, key);
+	if (is_new && (!take(admit, BUDGET_KEY, BUDGET_CONNECTIONS, key_slice(key), 0, 1,
+			     now_ms, out) ||
+		       !take(admit, BUDGET_OWNER, BUDGET_CONNECTIONS, key_slice(owner), 0,
+			     1, now_ms, out)))
 		return false;
 	if (!keyset_add(keys, key))
 		return refuse(out, REFUSAL_AUTH,
 			      "restricted: at most %d keys a connection", ADMIT_KEYS_MAX);
+	if (is_new)
+		owners_enter(&admit->owners, key);
 	bind_author(admit, event, now, out);
 	return true;
+}
+
+void admit_leave(struct admit *admit, const struct keyset *keys)
+{
+	size_t i;
+
+	for (i = 0; i < keys->count; i++)
+		owners_leave(&admit->owners, keys->keys[i]);
 }

@@ -98,6 +98,9 @@ void admit_event(struct admit *admit, const struct event *event,
 bool admit_auth(struct admit *admit, const struct event *event, struct keyset *keys,
 		int64_t now, int64_t now_ms, struct admission *out);
 
+/* Their session has ended. */
+void admit_leave(struct admit *admit, const struct keyset *keys);
+
 /* May an address open one more connection? */
 bool admit_connection(struct admit *admit, const struct address *from, int64_t now_ms,
 		      struct admission *out);

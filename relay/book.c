@@ -178,7 +178,10 @@ static bool write_binding(void *ctx, struct sqlite3 *db, struct err *err)
 {
 	static const char sql[] =
 		"INSERT INTO binding (agent, owner, expires) "
-		"VALUES (?1, ?2, ?3) ON CONFLICT (agent, owner) "
+		/* Revoked meanwhile: it must not count again once it is allowed. */
+		"SELECT ?1, ?2, ?3 "
+		"WHERE NOT EXISTS (SELECT 1 FROM revoked WHERE agent = ?1) "
+		"ON CONFLICT (agent, owner) "
 		"DO UPDATE SET expires = max(expires, excluded.expires)";
 	const struct new_binding *binding = ctx;
 	struct sqlite3_stmt *stmt = NULL;
@@ -223,8 +226,30 @@ static void on_bind(void *ctx, const uint8_t agent[KEY_BYTES],
 	free(binding);
 }
 
+static bool delete_bindings(void *ctx, struct sqlite3 *db, struct err *err)
+{
+	return run(db, "DELETE FROM binding WHERE agent = ?1", ctx, 0, NULL, err);
+}
+
+/* What stays on disk for want of room there goes with the next start that is full. */
+static void on_bindings_deleted(void *ctx, const struct err *err)
+{
+	(void)err;
+	free(ctx);
+}
+
+static void on_unbind(void *ctx, const uint8_t agent[KEY_BYTES])
+{
+	uint8_t *key = mem_alloc(KEY_BYTES);
+
+	memcpy(key, agent, KEY_BYTES);
+	if (!store_write(ctx, delete_bindings, on_bindings_deleted, key, KEY_BYTES))
+		free(key);
+}
+
 void book_keep(struct store *store, struct owners *owners)
 {
+	owners->on_unbind = on_unbind;
 	owners->on_bind = on_bind;
 	owners->ctx = store;
 }

@@ -77,6 +77,17 @@ void core_refuse(struct core *core, uint64_t connection, enum refusal refusal,
 		 log_quote(slice_of(text), quoted));
 }
 
+void core_fail_disk(struct core *core, const struct err *err)
+{
+	int64_t now_ms = core->io->now_ms();
+
+	if (core->disk_failed && now_ms - core->disk_failed_ms < REFUSAL_LOG_MS)
+		return;
+	core->disk_failed = true;
+	core->disk_failed_ms = now_ms;
+	log_warn("relay", "%s", err->text);
+}
+
 int64_t core_now_s(const struct core *core)
 {
 	return core->io->unix_ms() / 1000;
@@ -327,6 +338,7 @@ void connection_destroy(struct connection *connection)
 	request_remove_all(connection);
 	scan_forget(connection);
 	answer_forget(connection);
+	admit_leave(&core->admit, &connection->keys);
 	queue_finish(&connection->queue);
 	buf_finish(&connection->partial);
 	if (connection->next)

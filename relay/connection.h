@@ -61,6 +61,8 @@ struct core {
 	struct store *store;
 	struct store_put *put;
 	struct store_scanner *scanner;
+	bool disk_failed; /* ever; and when that was logged */
+	int64_t disk_failed_ms;
 	int64_t seq; /* of the last stored event that was handed to subscribers */
 };
 
@@ -78,6 +80,13 @@ void core_finish(struct core *core);
  * peer's words. */
 void core_refuse(struct core *core, uint64_t connection, enum refusal refusal,
 		 const char *text);
+
+/* What a client hears when the database fails: paths are none of its business. */
+#define DISK_FAILED \
+	"error: the relay cannot use its database now, its log says why: try again " \
+	"later"
+/* Logs why the database failed, unless something like it was logged just now. */
+void core_fail_disk(struct core *core, const struct err *err);
 
 enum connection_state {
 	CONNECTION_OPEN,

@@ -211,6 +211,7 @@ static void publish_stored(struct core *core, const struct publication *publicat
 {
 	struct fan_out fan_out = {
 		.core = core, .event = &publication->event, .is_stored = true};
+	int64_t begin = loop_now_ns();
 	int64_t expires;
 
 	core->seq = publication->result.seq;
@@ -221,6 +222,7 @@ static void publish_stored(struct core *core, const struct publication *publicat
 	route_event(&core->route, fan_out.event, on_match, &fan_out);
 	body_unref(fan_out.body);
 	publish_drop_behind(core);
+	histogram_add(&core->counters.fan_out, loop_now_ns() - begin);
 }
 
 static void on_put(void *ctx, const struct err *err)
@@ -229,15 +231,14 @@ static void on_put(void *ctx, const struct err *err)
 	struct core *core = publication->core;
 	const struct put_result *result = &publication->result;
 	const struct slice id = {publication->id_hex, sizeof(publication->id_hex)};
-	char text[sizeof(err->text) + 16];
+	char text[sizeof(result->text) + sizeof(DISK_FAILED)];
 	struct connection *connection;
 	enum refusal refusal = REFUSAL_DATABASE;
 	bool accepted = !err && result->verdict != PUT_REFUSED;
 
 	if (err)
-		(void)snprintf(text, sizeof(text), "error: %s", err->text);
-	else
-		(void)snprintf(text, sizeof(text), "%s", result->text);
+		core_fail_disk(core, err);
+	(void)snprintf(text, sizeof(text), "%s", err ? DISK_FAILED : result->text);
 	if (!err && !accepted)
 		refusal = result->is_deleted ? REFUSAL_DELETED : REFUSAL_OLD;
 	if (accepted && result->verdict == PUT_DUPLICATE)

@@ -203,17 +203,17 @@ static void fail_scan(struct scan *scan, const struct err *err)
 {
 	struct connection *connection = scan->connection;
 	struct subscription *sub = scan->sub;
-	char text[sizeof(err->text) + 16];
 
-	(void)snprintf(text, sizeof(text), "error: %s", err->text);
+	core_fail_disk(connection->core, err);
 	if (scan->state.is_count) {
 		unlink_scan(scan);
-		core_refuse(connection->core, connection->number, REFUSAL_DATABASE, text);
-		answer_closed(connection, sub->id, text);
+		core_refuse(connection->core, connection->number, REFUSAL_DATABASE,
+			    DISK_FAILED);
+		answer_closed(connection, sub->id, DISK_FAILED);
 		subscription_destroy(sub);
 		destroy(scan);
 	} else {
-		request_refuse(connection, sub->id, REFUSAL_DATABASE, text);
+		request_refuse(connection, sub->id, REFUSAL_DATABASE, DISK_FAILED);
 	}
 }
 

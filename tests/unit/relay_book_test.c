@@ -101,6 +101,23 @@ START_TEST(the_later_bound_stays_on_disk)
 }
 END_TEST
 
+/* The relay has not heard of the revocation yet. */
+START_TEST(what_is_attested_amid_a_revocation_does_not_come_back_when_allowed)
+{
+	struct err err;
+	bool changed;
+
+	ck_assert(book_revoke(db, agent, NOW, &changed, &err) && changed);
+	learn(owner, INT64_MAX);
+	ck_assert(book_allow(db, agent, &changed, &err) && changed);
+	load(NOW);
+	ck_assert_uint_eq(owners.count, 0);
+	learn(owner, INT64_MAX);
+	load(NOW);
+	ck_assert(owners_hold(&owners, agent, owner, NOW));
+}
+END_TEST
+
 START_TEST(a_revocation_forgets_bindings_and_says_whether_it_was_new)
 {
 	struct err err;
@@ -195,6 +212,9 @@ int main(void)
 	tcase_add_test(tcase,
 		       what_owners_learn_is_there_after_a_restart_until_it_expires);
 	tcase_add_test(tcase, the_later_bound_stays_on_disk);
+	tcase_add_test(
+		tcase,
+		what_is_attested_amid_a_revocation_does_not_come_back_when_allowed);
 	tcase_add_test(tcase, a_revocation_forgets_bindings_and_says_whether_it_was_new);
 	tcase_add_test(tcase, the_list_of_owners_is_kept);
 	tcase_add_test(tcase, a_reload_takes_lists_from_disk_and_keeps_bindings);

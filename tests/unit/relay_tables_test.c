@@ -68,18 +68,101 @@ START_TEST(the_later_bound_of_two_attestations_counts)
 }
 END_TEST
 
-START_TEST(full_owners_make_room_by_forgetting_what_has_expired)
+/* Owners enough to fill all, each with as many agents as one may have. */
+static void fill(struct owners *owners)
+{
+	unsigned n;
+
+	for (n = 0; n < OWNERS_MAX; n++) {
+		uint8_t its_owner[KEY_BYTES] = {9, (uint8_t)(n / OWNERS_AGENTS_MAX)};
+
+		ck_assert(owners_bind(owners, key_number(n), its_owner, NOW + 1 + n % 2,
+				      NOW));
+	}
+}
+
+static void note_unbound(void *ctx, const uint8_t key[KEY_BYTES])
+{
+	memcpy(ctx, key, KEY_BYTES);
+}
+
+START_TEST(full_owners_forget_what_has_expired_and_nobody_else)
+{
+	uint8_t unbound[KEY_BYTES] = {0};
+	struct owners owners;
+
+	owners_init(&owners);
+	fill(&owners);
+	owners.on_unbind = note_unbound;
+	owners.ctx = unbound;
+	ck_assert(owners_bind(&owners, agent, agent, INT64_MAX, NOW + 1));
+	ck_assert(owners_hold(&owners, key_number(1), (uint8_t[KEY_BYTES]){9}, NOW + 1));
+	ck_assert_uint_eq(owners.count, OWNERS_MAX / 2 + 1);
+	ck_assert_mem_eq(unbound, (uint8_t[KEY_BYTES]){0}, KEY_BYTES);
+	owners_finish(&owners);
+}
+END_TEST
+
+START_TEST(in_full_owners_whoever_is_away_longest_makes_room)
+{
+	const uint8_t first_owner[KEY_BYTES] = {9}, second_owner[KEY_BYTES] = {9, 1};
+	uint8_t unbound[KEY_BYTES] = {0};
+	uint8_t key[KEY_BYTES];
+	struct owners owners;
+
+	owners_init(&owners);
+	fill(&owners);
+	owners.on_unbind = note_unbound;
+	owners.ctx = unbound;
+	memcpy(key, key_number(0), KEY_BYTES);
+	owners_enter(&owners, key); /* is here */
+	owners_enter(&owners, key_number(1));
+	owners_leave(&owners, key_number(1)); /* was here just now */
+	/* An owner who has all one may have moves nobody out. */
+	ck_assert(!owners_bind(&owners, agent, second_owner, INT64_MAX, NOW));
+	ck_assert_mem_eq(unbound, (uint8_t[KEY_BYTES]){0}, KEY_BYTES);
+	ck_assert(owners_bind(&owners, agent, owner, INT64_MAX, NOW));
+	ck_assert_mem_eq(unbound, key_number(2), KEY_BYTES);
+	ck_assert(!owners_hold(&owners, key_number(2), first_owner, NOW));
+	ck_assert(owners_hold(&owners, key_number(1), first_owner, NOW));
+	ck_assert(owners_hold(&owners, key, first_owner, NOW));
+	ck_assert_uint_eq(owners.count, OWNERS_MAX);
+	owners_leave(&owners, key);
+	owners_finish(&owners);
+}
+END_TEST
+
+START_TEST(an_agent_has_so_many_owners_and_one_more_when_one_expires)
 {
 	struct owners owners;
 	unsigned n;
 
 	owners_init(&owners);
-	for (n = 0; n < OWNERS_MAX; n++)
-		ck_assert(
-			owners_bind(&owners, key_number(n), owner, NOW + 1 + n % 2, NOW));
-	ck_assert(!owners_bind(&owners, agent, agent, INT64_MAX, NOW));
-	ck_assert(owners_bind(&owners, agent, agent, INT64_MAX, NOW + 1));
-	ck_assert(owners_hold(&owners, key_number(1), owner, NOW + 1));
+	for (n = 0; n < AGENT_OWNERS_MAX; n++)
+		ck_assert(owners_bind(&owners, agent, key_number(100 + n), NOW + 1 + n,
+				      NOW));
+	ck_assert(!owners_bind(&owners, agent, owner, INT64_MAX, NOW));
+	ck_assert(owners_bind(&owners, agent, key_number(101), INT64_MAX, NOW));
+	ck_assert(owners_bind(&owners, agent, owner, INT64_MAX, NOW + 1));
+	ck_assert(owners_hold(&owners, agent, owner, NOW + 1));
+	owners_revoke(&owners, agent);
+	ck_assert_uint_eq(owners.count, 0);
+	owners_finish(&owners);
+}
+END_TEST
+
+START_TEST(a_session_leaves_nothing_of_a_key_that_nobody_attested)
+{
+	struct owners owners;
+
+	owners_init(&owners);
+	owners_enter(&owners, agent);
+	owners_enter(&owners, agent);
+	owners_revoke(&owners, agent);
+	owners_leave(&owners, agent);
+	owners_allow(&owners, agent);
+	owners_leave(&owners, agent);
+	ck_assert_uint_eq(owners.agents.count, 0);
 	owners_finish(&owners);
 }
 END_TEST
@@ -282,7 +365,10 @@ int main(void)
 	tcase_add_test(tcase, a_binding_holds_until_its_bound_and_not_at_it);
 	tcase_add_test(tcase, a_binding_says_nothing_of_other_pairs);
 	tcase_add_test(tcase, the_later_bound_of_two_attestations_counts);
-	tcase_add_test(tcase, full_owners_make_room_by_forgetting_what_has_expired);
+	tcase_add_test(tcase, full_owners_forget_what_has_expired_and_nobody_else);
+	tcase_add_test(tcase, in_full_owners_whoever_is_away_longest_makes_room);
+	tcase_add_test(tcase, an_agent_has_so_many_owners_and_one_more_when_one_expires);
+	tcase_add_test(tcase, a_session_leaves_nothing_of_a_key_that_nobody_attested);
 	tcase_add_test(tcase, what_is_new_is_told_and_what_is_known_is_not);
 	tcase_add_test(tcase, an_agents_owner_is_who_attested_it_first_and_still_holds);
 	tcase_add_test(tcase, lists_are_forgotten_and_bindings_stay);

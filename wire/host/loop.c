@@ -155,6 +155,8 @@ struct loop *loop_create(struct err *err)
 		return NULL;
 	}
 	(void)signal(SIGPIPE, SIG_IGN);
+	/* A file at its limit (ulimit -f) is a failed write, like a full disk. */
+	(void)signal(SIGXFSZ, SIG_IGN);
 	raise_file_limit();
 	loop = mem_alloc(sizeof(*loop));
 	loop->state = mem_alloc(sizeof(*loop->state));

@@ -265,6 +265,7 @@ bool event_check_id(struct crypto *crypto, const struct event *event, struct buf
 	const bool as_sent = json_is_canonical(event->content);
 	struct slice pieces[3];
 	uint8_t id[32];
+	char hex[64];
 
 	buf_clear(scratch);
 	(void)write_preimage_head(scratch, event->pubkey, event->created_at, event->kind);
@@ -279,9 +280,12 @@ bool event_check_id(struct crypto *crypto, const struct event *event, struct buf
 	pieces[1] = as_sent ? event->content : SLICE_EMPTY;
 	pieces[2] = SLICE("\"]");
 	sha256(crypto, pieces, 3, id);
-	if (memcmp(id, event->id, sizeof(id)) != 0)
-		return err_set(err, ERR_MALFORMED, "id is not the hash of the event");
-	return true;
+	if (memcmp(id, event->id, sizeof(id)) == 0)
+		return true;
+	/* Whoever wrote the client can compare: most often it escapes otherwise. */
+	hex_encode(id, sizeof(id), hex);
+	return err_set(err, ERR_MALFORMED,
+		       "id is not the hash of the event, which is %.64s", hex);
 }
 
 bool event_check_sig(struct crypto *crypto, const struct event *event, struct err *err)
