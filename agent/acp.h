@@ -87,7 +87,6 @@ void acp_refuse(struct acp *acp, struct slice id, int code, const char *message,
 #define ACP_INVALID_PARAMS (-32602)
 #define ACP_INVALID_REQUEST (-32600)
 #define ACP_AUTH_REQUIRED (-32000)
-#define ACP_CANCELLED (-32800)
 #define ACP_VERSION_UNSUPPORTED (-32022) /* of agents that know only protocol 2 */
 
 #endif

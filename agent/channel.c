@@ -179,7 +179,7 @@ static void set(struct buf *buf, struct slice value)
 		buf_clear(buf);
 }
 
-void channel_take_config(struct channel *channel, struct slice result)
+static void take_config(struct channel *channel, struct slice result)
 {
 	struct slice config = lookup(result, SLICE("configOptions"));
 
@@ -201,7 +201,7 @@ static void take_offers(struct channel *channel, struct slice result)
 		set(&channel->models, lookup(models, SLICE("availableModels")));
 		set(&channel->model, lookup_string(models, SLICE("currentModelId")));
 	}
-	channel_take_config(channel, result);
+	take_config(channel, result);
 }
 
 bool channel_open_session(struct channel *channel, struct slice result)
@@ -240,7 +240,7 @@ void channel_take_update(struct channel *channel, struct slice update)
 			set(&channel->mode, value);
 	} else if (lookup_is(update, SLICE("sessionUpdate"),
 			     SLICE("config_option_update"))) {
-		channel_take_config(channel, update);
+		take_config(channel, update);
 	} else if (lookup_is(update, SLICE("sessionUpdate"),
 			     SLICE("session_info_update"))) {
 		value = lookup(update, SLICE("title")); /* absent keeps, null clears */
@@ -397,7 +397,7 @@ bool channel_take_mode(struct channel *channel, struct slice value, struct slice
 {
 	bool listed = lookup(result, SLICE("configOptions")).len > 0;
 
-	channel_take_config(channel, result);
+	take_config(channel, result);
 	if (listed && contradicts(channel, SLICE("mode"), value))
 		return false;
 	set_plain(&channel->mode, value);
@@ -408,7 +408,7 @@ bool channel_take_model(struct channel *channel, struct slice value, struct slic
 {
 	bool listed = lookup(result, SLICE("configOptions")).len > 0;
 
-	channel_take_config(channel, result);
+	take_config(channel, result);
 	if (listed && contradicts(channel, SLICE("model"), value))
 		return false;
 	set_plain(&channel->model, value);

@@ -90,8 +90,6 @@ bool channel_open_session(struct channel *channel, struct slice result);
 void channel_reopen_session(struct channel *channel, struct slice result);
 /* params.update of a session/update: mode, options and title that it changes. */
 void channel_take_update(struct channel *channel, struct slice update);
-/* configOptions of a set_config_option's result. */
-void channel_take_config(struct channel *channel, struct slice result);
 /* Appends the members modes, models, configOptions that there are, in ACP's shape, each
  * only if the whole of @out stays within @max bytes. */
 void channel_write_offers(const struct channel *channel, struct buf *out, size_t max);

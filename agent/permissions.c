@@ -75,11 +75,6 @@ enum tool_kind tool_kind_parse(struct slice name)
 	return TOOL_OTHER;
 }
 
-const char *tool_kind_name(enum tool_kind kind)
-{
-	return tool_kinds[kind];
-}
-
 static char marks[TOOL_KINDS]; /* their addresses are all */
 
 void *tool_kind_mark(enum tool_kind kind)
@@ -368,8 +363,8 @@ void permissions_remove(struct permissions *permissions, struct permission *perm
 	permissions->count--;
 }
 
-struct permission *permissions_find_nonce(const struct permissions *permissions,
-					  struct slice nonce)
+static struct permission *find_nonce(const struct permissions *permissions,
+				     struct slice nonce)
 {
 	struct permission *at = permissions->first;
 
@@ -445,7 +440,7 @@ enum permission_verdict permissions_decide(struct permissions *permissions,
 					   struct slice option, struct permission **out,
 					   struct permission_choice *choice_out)
 {
-	struct permission *permission = permissions_find_nonce(permissions, nonce);
+	struct permission *permission = find_nonce(permissions, nonce);
 	const struct permission_option *offered;
 
 	if (was_decided(permissions, nonce))

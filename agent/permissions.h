@@ -117,7 +117,6 @@ bool permission_parse_rules(const char *text, enum permission_policy standard,
 			    struct permission_rules *out, struct err *err);
 /* @name: JSON string content; ptr NULL gives TOOL_OTHER. */
 enum tool_kind tool_kind_parse(struct slice name);
-const char *tool_kind_name(enum tool_kind kind);
 /* A pointer that stands for @kind in a map, and back; NULL is TOOL_OTHER. */
 void *tool_kind_mark(enum tool_kind kind);
 enum tool_kind tool_kind_of(const void *mark);
@@ -149,8 +148,6 @@ bool permission_allow(const struct permission *permission, struct permission_cho
 bool permissions_add(struct permissions *permissions, struct permission *permission);
 /* Out of the list; ownership back. */
 void permissions_remove(struct permissions *permissions, struct permission *permission);
-struct permission *permissions_find_nonce(const struct permissions *permissions,
-					  struct slice nonce);
 struct permission *permissions_find_request(const struct permissions *permissions,
 					    struct slice request);
 struct permission *permissions_find_seq(const struct permissions *permissions,

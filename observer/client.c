@@ -285,7 +285,7 @@ const char *client_agent_words(struct slice agent, char out[CLIENT_AGENT_BYTES])
 	return out;
 }
 
-void client_lane_of(struct slice fleet, struct slice lane, struct client_lane *out)
+static void lane_of(struct slice fleet, struct slice lane, struct client_lane *out)
 {
 	out->agent = acp_get_string(lane, "agent");
 	out->agent_name = acp_get_string(client_agent(fleet, out->agent), "name");
@@ -317,7 +317,7 @@ bool client_find_lane(struct slice fleet, struct slice name, struct client_lane 
 	while (acp_next(&rest, &lane)) {
 		struct client_lane at;
 
-		client_lane_of(fleet, lane, &at);
+		lane_of(fleet, lane, &at);
 		if (!names_agent(&at, agent) ||
 		    (channel.len && !json_is(at.channel_name, channel) &&
 		     !json_is(at.channel, channel)))

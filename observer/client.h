@@ -29,8 +29,6 @@ struct client_lane {
 /* Finds the lane that @name means, AGENT or AGENT/CHANNEL by names, ids or npub. */
 bool client_find_lane(struct slice fleet, struct slice name, struct client_lane *out,
 		      struct err *err);
-/* Fills all but json's of the lane that is @lane_json. */
-void client_lane_of(struct slice fleet, struct slice lane_json, struct client_lane *out);
 /* The agent object of that id; ptr NULL when it is not there. */
 struct slice client_agent(struct slice fleet, struct slice id);
 /* The lane object of that id; ptr NULL when it is not there (a slot's own is not shown).

@@ -75,11 +75,6 @@ void history_add(struct history *history, const uint8_t agent[KEY_BYTES],
 	text_set(&lane->channel, channel);
 }
 
-bool history_is_reading(const struct history *history)
-{
-	return history->count > 0;
-}
-
 /* Epochs begin with the time of their start: the lane that is behind the least. */
 static size_t newest(const struct history *history)
 {

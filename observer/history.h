@@ -22,7 +22,5 @@ void history_add(struct history *history, const uint8_t agent[KEY_BYTES],
 		 struct slice channel, const struct pos *pos);
 /* Someone asks: reads on until all is there, or the spans are full. */
 void history_want(struct history *history);
-/* Something is still to be read. */
-bool history_is_reading(const struct history *history);
 
 #endif

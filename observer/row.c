@@ -77,7 +77,7 @@ static const char *const time_names[] = {NULL, "model", "tool", "you", "idle"};
 static const char *const status_names[] = {"pending", "in_progress", "completed",
 					   "failed", "cancelled"};
 
-const char *permission_state_name(enum permission_state state)
+static const char *permission_state_name(enum permission_state state)
 {
 	static const char *const names[] = {"pending",   "allowed",   "denied",
 					    "cancelled", "timed_out", "rejected",
@@ -137,7 +137,8 @@ const char *tool_wish(const struct tool *tool)
 	return verb_of(tool)->wish;
 }
 
-struct slice path_short(struct slice path)
+/* The last two components of a path: what a line has room for. */
+static struct slice path_short(struct slice path)
 {
 	unsigned slashes = 0;
 

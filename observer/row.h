@@ -127,8 +127,5 @@ const char *tool_verb(const struct tool *tool);
 const char *tool_wish(const struct tool *tool);
 void tool_object(const struct tool *tool, struct buf *out);
 void tool_outcome(const struct tool *tool, struct buf *out);
-const char *permission_state_name(enum permission_state state);
-/* The last two components of a path: what a line has room for. */
-struct slice path_short(struct slice path);
 
 #endif

@@ -38,7 +38,9 @@ enum condition {
 	BY_TAG = '#',
 };
 
-bool kind_is_gated(uint32_t kind)
+/* Kinds that only their p may read, frames and gift wraps: a filter for nothing else must
+ * name the reader's own key. */
+static bool kind_is_gated(uint32_t kind)
 {
 	return kind == FRAME_KIND || kind == GIFT_KIND || kind == GIFT_EPHEMERAL_KIND;
 }

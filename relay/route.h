@@ -14,9 +14,6 @@
 /* Messages wrapped for one reader (NIP-59), stored and ephemeral. */
 #define GIFT_KIND 1059
 #define GIFT_EPHEMERAL_KIND 21059
-/* Kinds that only their p may read, frames and gift wraps: a filter for nothing else must
- * name the reader's own key. */
-bool kind_is_gated(uint32_t kind);
 
 /* One REQ of one connection. Made by subscription_create(); the links are the route's. */
 struct subscription {

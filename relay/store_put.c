@@ -53,12 +53,12 @@ struct store_put {
 	struct arena arena; /* of an event that is removed */
 };
 
-bool kind_is_replaceable(uint32_t kind)
+static bool kind_is_replaceable(uint32_t kind)
 {
 	return kind == 0 || kind == 3 || (kind >= 10000 && kind < 20000);
 }
 
-bool kind_is_addressable(uint32_t kind)
+static bool kind_is_addressable(uint32_t kind)
 {
 	return kind >= 30000 && kind < 40000;
 }

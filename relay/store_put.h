@@ -18,10 +18,6 @@ struct sqlite3;
 /* created_at (8 bytes, see store_schema.c), then the id. */
 #define RANK_BYTES 40
 
-/* 0, 3, 10000..19999 */
-bool kind_is_replaceable(uint32_t kind);
-/* 30000..39999 */
-bool kind_is_addressable(uint32_t kind);
 /* NIP-40: the first expiration tag counts; one that is no number is none. */
 bool event_expires(const struct event *event, int64_t *out);
 /* NIP-01's order as bytes: newest first, ties by the lowest id. @created_at: 0 or more.

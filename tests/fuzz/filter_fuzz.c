@@ -18,7 +18,6 @@ static void check_filter(struct slice text, struct arena *arena)
 				    .created_at = 5,
 				    .tags = tags,
 				    .tag_count = sizeof(tags) / sizeof(tags[0])};
-	static const uint8_t key[KEY_BYTES];
 	struct filter filter;
 
 	if (!filter_parse(text, arena, &filter, NULL))
@@ -30,8 +29,6 @@ static void check_filter(struct slice text, struct arena *arena)
 		assert(!filter.ids.present || filter.ids.count);
 		assert(!filter.authors.present || filter.authors.count);
 	}
-	if (filter_only_p(&filter, key))
-		assert(filter_tag(&filter, 'p') && !filter_match(&filter, &event));
 	for (size_t i = 0; i < filter.tag_count; i++) {
 		const struct filter_tag *tag = &filter.tags[i];
 

@@ -180,23 +180,6 @@ START_TEST(conditions_are_joined_by_and_their_values_by_or)
 }
 END_TEST
 
-START_TEST(only_p_means_every_value_is_that_key_and_there_is_one)
-{
-	static const uint8_t key[32] = {[31] = 0x0a};
-	struct filter filter = parsed("{\"#p\":[\"" KEY_A "\"]}");
-
-	ck_assert(filter_only_p(&filter, key));
-	filter = parsed("{\"#p\":[\"" KEY_A "\",\"" KEY_A "\"]}");
-	ck_assert(filter_only_p(&filter, key));
-	filter = parsed("{\"#p\":[\"" KEY_A "\",\"" KEY_B "\"]}");
-	ck_assert(!filter_only_p(&filter, key));
-	filter = parsed("{\"#p\":[]}");
-	ck_assert(!filter_only_p(&filter, key));
-	filter = parsed("{}");
-	ck_assert(!filter_only_p(&filter, key));
-}
-END_TEST
-
 /* A small world, so that random filters and events meet often. */
 static uint32_t random_below(uint64_t *state, uint32_t below)
 {
@@ -339,7 +322,6 @@ int main(void)
 	tcase_add_test(tcase, more_than_5000_values_are_too_many);
 	tcase_add_loop_test(tcase, conditions_are_joined_by_and_their_values_by_or, 0,
 			    COUNT(matches));
-	tcase_add_test(tcase, only_p_means_every_value_is_that_key_and_there_is_one);
 	tcase_add_test(tcase, random_filters_agree_with_a_naive_matcher);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);

@@ -294,17 +294,3 @@ const struct filter_tag *filter_tag(const struct filter *filter, char letter)
 			return &filter->tags[i];
 	return NULL;
 }
-
-bool filter_only_p(const struct filter *filter, const uint8_t key[KEY_BYTES])
-{
-	const struct filter_tag *tag = filter_tag(filter, 'p');
-	char hex[2 * KEY_BYTES];
-
-	if (!tag || !tag->count)
-		return false;
-	hex_encode(key, KEY_BYTES, hex);
-	for (size_t i = 0; i < tag->count; i++)
-		if (!slice_eq(tag->values[i], (struct slice){hex, sizeof(hex)}))
-			return false;
-	return true;
-}

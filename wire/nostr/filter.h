@@ -49,7 +49,5 @@ bool filter_parse(struct slice json, struct arena *arena, struct filter *out,
 bool filter_match(const struct filter *filter, const struct event *event);
 /* The list of one tag letter, or NULL. */
 const struct filter_tag *filter_tag(const struct filter *filter, char letter);
-/* True if every value of #p is @key and there is at least one. */
-bool filter_only_p(const struct filter *filter, const uint8_t key[KEY_BYTES]);
 
 #endif
