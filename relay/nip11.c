@@ -5,7 +5,7 @@
 #include "wire/nostr/json.h"
 #include "wire/nostr/message.h"
 
-static void write_limitation(struct buf *out)
+static void write_limitation(const struct nip11_access *access, struct buf *out)
 {
 	(void)json_write_key(out, SLICE("limitation"));
 	(void)buf_lit(out, "{");
@@ -17,9 +17,10 @@ static void write_limitation(struct buf *out)
 	(void)json_write_member_int(out, SLICE("default_limit"), RELAY_LIMIT_DEFAULT);
 	(void)json_write_member_int(out, SLICE("created_at_upper_limit"), RELAY_AHEAD_S);
 	(void)json_write_member_int(out, SLICE("min_pow_difficulty"), 0);
-	(void)json_write_member_bool(out, SLICE("auth_required"), false);
+	(void)json_write_member_bool(out, SLICE("auth_required"),
+				     access->by_list && !access->open);
 	(void)json_write_member_bool(out, SLICE("payment_required"), false);
-	(void)json_write_member_bool(out, SLICE("restricted_writes"), true);
+	(void)json_write_member_bool(out, SLICE("restricted_writes"), !access->open);
 	(void)buf_lit(out, "}");
 }
 
@@ -39,7 +40,7 @@ static void write_perch(struct buf *out)
 	(void)buf_lit(out, "}");
 }
 
-void nip11_write(struct buf *out)
+void nip11_write(const struct nip11_access *access, struct buf *out)
 {
 	(void)buf_lit(out, "{");
 	(void)json_write_member_string(out, SLICE("name"), SLICE("Perch relay"));
@@ -53,7 +54,7 @@ void nip11_write(struct buf *out)
 	 * events. */
 	(void)json_write_member_raw(out, SLICE("supported_nips"),
 				    SLICE("[1,9,11,40,42,45,70]"));
-	write_limitation(out);
+	write_limitation(access, out);
 	write_perch(out);
 	(void)buf_lit(out, "}");
 }

@@ -1,6 +1,8 @@
 #ifndef RELAY_NIP11_H
 #define RELAY_NIP11_H
 
+#include <stdbool.h>
+
 #include "wire/base/buf.h"
 #include "wire/frame/limits.h"
 
@@ -11,8 +13,14 @@
  */
 #define NIP11_BACKFILL_PER_S (RELAY_FRAMES_PER_S * 4 / 5)
 
+/* Who may do what, as the relay was told. */
+struct nip11_access {
+	bool by_list; /* nothing without AUTH, and only listed owners and their agents */
+	bool open;    /* stored kinds from everybody */
+};
+
 /* Appends the relay information document (NIP-11), made from the limits that are
  * enforced. */
-void nip11_write(struct buf *out);
+void nip11_write(const struct nip11_access *access, struct buf *out);
 
 #endif

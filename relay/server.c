@@ -13,6 +13,7 @@
 #include "relay/http.h"
 #include "relay/nip11.h"
 #include "relay/outgoing.h"
+#include "relay/store.h"
 #include "relay/tally.h"
 #include "wire/host/port.h"
 #include "wire/base/mem.h"
@@ -277,13 +278,15 @@ static int on_closed(struct server *server, struct session *session)
 
 /* HTTP */
 
-static int respond_nip11(struct lws *wsi, struct session *session)
+static int respond_nip11(struct server *server, struct lws *wsi, struct session *session)
 {
+	const struct admit *admit = &server->core->admit;
+	const struct nip11_access access = {admit->owners.by_list, admit->open};
 	struct buf body;
 	int result;
 
 	buf_init(&body, ANSWER_MAX);
-	nip11_write(&body);
+	nip11_write(&access, &body);
 	result = http_respond(wsi, &session->answer, HTTP_STATUS_OK,
 			      "application/nostr+json", buf_slice(&body));
 	buf_finish(&body);
@@ -302,6 +305,22 @@ static int respond_page(struct server *server, struct lws *wsi, struct session *
 		"ws://127.0.0.1:%u/ -- COMMAND\n",
 		PERCH_VERSION, server->port, server->port);
 	return http_respond_text(wsi, &session->answer, HTTP_STATUS_OK, text);
+}
+
+static void write_store(struct store *store, struct buf *out)
+{
+	struct store_figures figures;
+
+	store_figures(store, &figures);
+	(void)buf_printf(out,
+			 "# TYPE perch_relay_commits_total counter\n"
+			 "perch_relay_commits_total %" PRIu64 "\n"
+			 "# TYPE perch_relay_commits_failed_total counter\n"
+			 "perch_relay_commits_failed_total %" PRIu64 "\n"
+			 "# TYPE perch_relay_store_waiting_bytes gauge\n"
+			 "perch_relay_store_waiting_bytes %zu\n",
+			 figures.commits, figures.failed, figures.waiting);
+	histogram_write(&figures.commit, "commit", out);
 }
 
 static int respond_metrics(struct server *server, struct lws *wsi,
@@ -327,6 +346,8 @@ static int respond_metrics(struct server *server, struct lws *wsi,
 		"# TYPE perch_relay_sockets gauge\nperch_relay_sockets %" PRIu64 "\n",
 		core->admit.owners.count, core->admit.owners.listed.count,
 		server->sockets);
+	if (core->store)
+		write_store(core->store, &body);
 	result = http_respond(wsi, &session->answer, HTTP_STATUS_OK,
 			      "text/plain; version=0.0.4", buf_slice(&body));
 	buf_finish(&body);
@@ -375,7 +396,7 @@ static int on_http(struct server *server, struct lws *wsi, struct session *sessi
 		return http_respond_text(wsi, &session->answer, HTTP_STATUS_NOT_FOUND,
 					 "not here: the relay is at /\n");
 	if (wants_nip11(wsi))
-		return respond_nip11(wsi, session);
+		return respond_nip11(server, wsi, session);
 	return respond_page(server, wsi, session);
 }
 

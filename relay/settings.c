@@ -21,14 +21,15 @@ struct texts {
 static const struct options_spec usage = {
 	.command = "perch relay",
 	.usage = "[OPTIONS] [owners add|remove KEY… | owners list | agents | revoke "
-		 "KEY… | allow KEY…]",
+		 "KEY… | allow KEY… | export | import]",
 	.max_args = -1,
 	.summary =
 		"Routes sealed frames between agents and their owners. It can read "
 		"none of them and stores none. The words say who is served, KEY being "
 		"an npub or hex; they change the database, and a relay that runs on it "
 		"follows at once. revoke shuts a key out and cuts its connections "
-		"until allow.",
+		"until allow. export writes the stored events as lines of JSON, import "
+		"takes them back.",
 	.example = "  perch relay --listen 127.0.0.1:7447\n"
 		   "  perch relay --listen 0.0.0.0:7447 --tls-cert relay.pem --tls-key "
 		   "relay.key --url wss://relay.example:7447\n"

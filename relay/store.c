@@ -52,6 +52,7 @@ struct store {
 	struct list done;
 	size_t bytes; /* of all jobs that were not answered */
 	bool ending;
+	struct store_figures figures; /* but waiting */
 };
 
 static void list_put(struct list *list, struct job *job)
@@ -154,11 +155,29 @@ static bool run_job(struct store *store, struct job *job, struct err *err)
 	return db_exec(store->writer.db, "RELEASE job", err);
 }
 
+static void count_batch(struct store *store, bool committed, int64_t begin_ns)
+{
+	uv_mutex_lock(&store->mutex);
+	store->figures.commits += committed;
+	store->figures.failed += !committed;
+	histogram_add(&store->figures.commit, loop_now_ns() - begin_ns);
+	uv_mutex_unlock(&store->mutex);
+}
+
+void store_figures(struct store *store, struct store_figures *out)
+{
+	uv_mutex_lock(&store->mutex);
+	*out = store->figures;
+	out->waiting = store->bytes;
+	uv_mutex_unlock(&store->mutex);
+}
+
 /* One transaction over the front of @batch: all of it is committed, or none. Returns the
  * first job that is left for the next, because time was up. */
 static struct job *write_batch(struct store *store, struct job *batch)
 {
 	const int64_t until_ms = loop_now_ms() + STORE_BATCH_MS_MAX;
+	const int64_t begin_ns = loop_now_ns();
 	struct job *job = batch;
 	struct job *at;
 	struct err err;
@@ -168,7 +187,9 @@ static struct job *write_batch(struct store *store, struct job *batch)
 		ok = ok && run_job(store, job, &err);
 		job = job->next;
 	} while (job && loop_now_ms() < until_ms);
-	if (ok && db_exec(store->writer.db, "COMMIT", &err))
+	ok = ok && db_exec(store->writer.db, "COMMIT", &err);
+	count_batch(store, ok, begin_ns);
+	if (ok)
 		return job;
 	if (!sqlite3_get_autocommit(store->writer.db))
 		(void)sqlite3_exec(store->writer.db, "ROLLBACK", NULL, NULL, NULL);

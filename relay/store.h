@@ -3,7 +3,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "relay/histogram.h"
 #include "wire/base/err.h"
 #include "wire/host/loop.h"
 
@@ -61,6 +63,14 @@ typedef void store_done(void *ctx, const struct err *err);
  */
 bool store_write(struct store *store, store_job *job, store_done *done, void *ctx,
 		 size_t bytes);
+
+/* How the writer does; since its start but @waiting. */
+struct store_figures {
+	uint64_t commits, failed; /* transactions */
+	struct histogram commit;  /* of one transaction, from its begin */
+	size_t waiting;           /* bytes of jobs that were not answered */
+};
+void store_figures(struct store *store, struct store_figures *out);
 
 /* Has a job done by the reader, in a snapshot of its own that ends with the job: whatever
  * was committed before is in it. Answered like store_write(). Whoever asks bounds what

@@ -18,7 +18,7 @@ const limitFiles = (relay, bytes) =>
 	execFileSync("prlimit", ["--pid", String(relay.child.pid), `--fsize=${bytes}:`]);
 
 test("without room on the disk events are refused aloud, all else goes on, and room is used again", async () => {
-	const relay = await startRelay(["--open", "--db", join(folder, "full.db")]);
+	const relay = await startRelay(["--open", "--db", join(folder, "full.db"), "--metrics", "127.0.0.1:0"]);
 	const key = makeKey(), owner = makeKey();
 	const peer = await Peer.open(relay.url);
 	const reader = await Peer.open(relay.url);
@@ -45,6 +45,12 @@ test("without room on the disk events are refused aloud, all else goes on, and r
 	assert.equal((await other.publish(sign(owner, { kind: 20001 })))[2], true);
 	await reader.settle();
 	assert.deepEqual(reader.inbox.filter(([verb]) => verb === "EVENT"), [], "what was not kept is not handed out");
+	const metrics = await (await fetch(/metrics on (http:\S+)/.exec(relay.stderr())[1])).text();
+	assert.match(metrics, /^perch_relay_commits_total [1-9]/m);
+	assert.match(metrics, /^perch_relay_commits_failed_total [1-9]/m);
+	assert.match(metrics, /^perch_relay_commit_seconds_count [1-9]/m);
+	assert.match(metrics, /^perch_relay_store_waiting_bytes 0$/m);
+	assert.match(metrics, /^perch_relay_fan_out_seconds_count 2$/m, "a stored event and an ephemeral one");
 	limitFiles(relay, "unlimited");
 	// The same events again: they were not kept, so they are no duplicates.
 	for (const one of lost)

@@ -164,6 +164,24 @@ test("every connection has a challenge of its own", async () => {
 	await Promise.all(peers.map((peer) => peer.close()));
 });
 
+test("NIP-11 says who may do what without AUTH", async () => {
+	for (const [args, expected] of [[[], [false, true]], [["--open"], [false, false]], [["--owners", "list"], [true, true]],
+		[["--owners", "list", "--open"], [false, false]]]) {
+		const other = await startRelay(args);
+		const { limitation } = await (await fetch(other.url.replace("ws:", "http:"),
+			{ headers: { accept: "application/nostr+json" } })).json();
+		assert.deepEqual([limitation.auth_required, limitation.restricted_writes], expected, args.join(" "));
+		await other.stop();
+	}
+});
+
+test("the help names every word", async () => {
+	const run = spawnPerch(["relay", "--help"]);
+	assert.equal((await run.exited).code, 0);
+	for (const word of ["owners add", "owners list", "agents", "revoke", "allow", "export", "import"])
+		assert.ok(run.stdout().replace(/\s+/g, " ").includes(word), word);
+});
+
 test("what NIP-11 says of messages is enforced", async () => {
 	const { limitation } = await info();
 	const peer = await Peer.open(relay.url);
