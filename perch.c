@@ -33,6 +33,8 @@ static const struct command {
 	{"invite", invite_main, "one line that puts an agent elsewhere into your fleet"},
 	{"key", key_main, "show, list, import, export, seal and remove keys"},
 	{"attest", attest_main, "sign that an agent's key is yours"},
+	{"export", export_main, "print the archive as JSON lines, or as a trace"},
+	{"forget", forget_main, "delete what the archive has of an agent or a time"},
 	{"doctor", doctor_main, "check the whole way from your agents to you"},
 	{"config", config_main, "what each option is set to, and where"},
 	{"demo-agent", demo_main, "the scripted ACP agent that `perch up --demo` plays"},

@@ -11,6 +11,8 @@ int approve_main(int argc, char *argv[]);
 int key_main(int argc, char *argv[]);
 int attest_main(int argc, char *argv[]);
 int invite_main(int argc, char *argv[]);
+int export_main(int argc, char *argv[]);
+int forget_main(int argc, char *argv[]);
 int doctor_main(int argc, char *argv[]);
 
 #endif

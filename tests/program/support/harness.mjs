@@ -61,7 +61,7 @@ export class SmallRelay {
 	#subscriptions = new Map(); // socket → Map(id → filters)
 
 	static async start() {
-		const relay = new SmallRelay();
+		const relay = new this();
 		relay.http = createServer((request, response) => {
 			response.setHeader("Content-Type", "application/nostr+json");
 			response.end(JSON.stringify(relay.document));
