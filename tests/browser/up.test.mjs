@@ -57,6 +57,29 @@ test("the demo is seen in the fleet, and its permission is answered by one key",
 	}
 });
 
+test("what the demo did is on the timeline and in the report", { timeout: 120000 }, async () => {
+	const up = await new Up(["--demo"]).ready();
+	const page = await browser.tab(up.url.href);
+	try {
+		await page.locator(".card").first().waitFor();
+		await page.keyboard.press("g");
+		await page.keyboard.press("t");
+		await page.locator(".lanes li").first().waitFor();
+		/* It waits for the owner, in the strip and as a span. */
+		await until(() => page.evaluate(() => window.__perch.timeline.spans().some(({ kind, open }) => kind === 3 && open)), "the wait");
+		await page.keyboard.press("g");
+		await page.keyboard.press("r");
+		await page.locator(".report tbody tr").filter({ hasText: "Waiting for you" }).waitFor();
+		await page.keyboard.press("2");
+		await page.locator(".report tbody tr").filter({ hasText: "Turn" }).first().waitFor();
+		assert.deepEqual(page.violations, []);
+		assert.deepEqual(page.errors, []);
+	} finally {
+		await page.close();
+		await up.stop();
+	}
+});
+
 test("a permission approved in the page reaches the agent; the card goes only on its receipt", { timeout: 120000 }, () =>
 	withAgent(async ({ up, page, lane }) => {
 		await prompt(page, "permission\nsay done");

@@ -139,6 +139,9 @@ function fit(g: CanvasRenderingContext2D, name: string, room: number): string {
 const HEIGHTS = [6, 10, 10, 2]; /* model, tool, you, idle: height tells them apart too */
 const STRIP_INKS = ["time-model", "time-tool", "time-you", "time-idle"];
 
+/* How many shades a share is told apart by. */
+const LEVELS = 6;
+
 /* The strip of a lane; its colours one after another, so that each is set once. */
 function strip(
 	g: CanvasRenderingContext2D,
@@ -155,13 +158,30 @@ function strip(
 	const at = (n: number) => x(answer.from + n * column);
 	let begun = dots;
 	for (const kind of [3, 0, 1, 2]) {
-		g.fillStyle = inks.of(kind === 2 ? "span-you" : STRIP_INKS[kind]!);
+		const high = HEIGHTS[kind]!;
+		const ink = inks.of(kind === 2 ? "span-you" : STRIP_INKS[kind]!);
+		/* Columns side by side that look alike are drawn as one. */
+		let [begin, end, level] = [0, Number.NEGATIVE_INFINITY, 0];
+		let [hatchBegin, hatchEnd] = [0, Number.NEGATIVE_INFINITY];
+		const flush = () => {
+			if (end <= begin) return;
+			/* A column of several things shows each as strongly as it is there. */
+			g.globalAlpha = level / LEVELS;
+			g.fillRect(begin, top + 22 - high, end - begin, high);
+		};
+		const flushHatch = () => {
+			g.globalAlpha = 1;
+			if (hatchEnd > hatchBegin)
+				hatch(g, hatchBegin, top + 12, hatchEnd - hatchBegin, 10, inks.of("time-you"));
+		};
+		g.fillStyle = ink;
 		for (const { column: first, columns, shares } of lane.stretches) {
 			const share = shares[kind]!;
 			if (!share) {
 				if (kind === 3 && begun && !shares.some(Boolean)) {
-					const end = Math.min(at(first + columns), x(Math.min(now, answer.now)), width);
-					for (let dot = Math.max(0, at(first)); dot < end; dot += 5)
+					const stop = Math.min(at(first + columns), x(Math.min(now, answer.now)), width);
+					g.globalAlpha = 1;
+					for (let dot = Math.max(0, at(first)); dot < stop; dot += 5)
 						g.fillRect(dot, top + 20, 2, 2);
 				}
 				continue;
@@ -170,14 +190,22 @@ function strip(
 			const left = Math.max(-2, at(first));
 			const right = Math.min(width + 2, at(first + columns), Math.max(left + 1, x(now)));
 			if (right < 0 || left > width) continue;
-			const high = HEIGHTS[kind]!;
-			const w = Math.max(1, right - left);
-			/* A column of several things shows each as strongly as it is there. */
-			g.globalAlpha = share === 255 || kind === 3 ? 1 : 0.35 + (0.65 * share) / 255;
-			g.fillRect(left, top + 22 - high, w, high);
-			if (kind === 2) hatch(g, left, top + 12, w, 10, inks.of("time-you"));
+			const edge = left + Math.max(1, right - left);
+			const like = kind === 3 ? LEVELS : Math.min(LEVELS, 2 + Math.ceil(((LEVELS - 2) * share) / 255));
+			if (left > end + 0.5 || like !== level) {
+				flush();
+				[begin, level] = [left, like];
+			}
+			end = edge;
+			if (kind !== 2) continue;
+			if (left > hatchEnd + 1) {
+				flushHatch();
+				hatchBegin = left;
+			}
+			hatchEnd = edge;
 		}
-		g.globalAlpha = 1;
+		flush();
+		flushHatch();
 	}
 }
 
