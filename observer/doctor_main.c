@@ -455,7 +455,7 @@ static bool examine(struct doctor *doctor, const struct err *conf, struct err *e
 int doctor_main(int argc, char *argv[])
 {
 	struct doctor doctor = {.relay = "ws://127.0.0.1:7447", .out = {.max = 1 << 20}};
-	struct err err, conf;
+	struct err err, conf = {0};
 	const struct option_spec specs[] = {
 		{.name = "relay",
 		 .type = OPTION_TEXT,

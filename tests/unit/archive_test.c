@@ -368,7 +368,7 @@ static struct loaded load_all(struct home *home)
 	const struct archive_loader loader = {on_number, on_gone, on_forgotten, on_event,
 					      on_floor};
 	struct loaded loaded = {0};
-	struct err err;
+	struct err err = {0};
 
 	ck_assert(archive_db_load(home->db, &loader, &loaded, &err));
 	return loaded;

@@ -73,7 +73,7 @@ static int by_rank(const void *a, const void *b)
 static size_t naive_scan(const struct wish *wishes, size_t count,
 			 const struct thing **out)
 {
-	const struct thing *sorted[EVENTS];
+	const struct thing *sorted[EVENTS] = {NULL};
 	int left[4];
 	size_t i, j, found = 0;
 
@@ -210,7 +210,7 @@ static void wish_list(int list[4], int odds, int below)
 static struct wish make_wish(void)
 {
 	static const int kinds[] = {1, 2, 4, 1000, 20001, 7};
-	struct wish wish;
+	struct wish wish = {0};
 	int i;
 
 	wish_list(wish.ids, 6, 1);

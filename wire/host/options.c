@@ -339,8 +339,10 @@ static bool take_conf(struct parser *parser)
 	struct err *told = parser->spec->conf_err;
 	const bool ok = read_conf(parser);
 
-	if (told)
-		*told = ok ? (struct err){.code = ERR_NONE} : *parser->err;
+	if (told && ok)
+		*told = (struct err){.code = ERR_NONE};
+	else if (told)
+		*told = *parser->err;
 	return ok || told;
 }
 
