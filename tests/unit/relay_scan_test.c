@@ -79,7 +79,7 @@ static size_t naive_scan(const struct wish *wishes, size_t count,
 
 	for (i = 0; i < thing_count; i++)
 		sorted[i] = &things[i];
-	qsort(sorted, thing_count, sizeof(sorted[0]), by_rank);
+	qsort(sorted, thing_count, sizeof(struct thing *), by_rank);
 	for (j = 0; j < count; j++)
 		left[j] = wishes[j].limit < 0 ? EVENTS : wishes[j].limit;
 	for (i = 0; i < thing_count; i++) {
@@ -280,9 +280,11 @@ static size_t run_scan(struct store_scan *scan, struct body **out)
 	while (!scan->ended) {
 		ck_assert_msg(store_scan_slice(scanner, scan, &err), "%s", err.text);
 		ck_assert_uint_le(found + scan->body_count, EVENTS);
-		if (scan->body_count > 0)
+		if (scan->body_count > 0) {
+			ck_assert_ptr_nonnull(out);
 			memcpy(out + found, scan->bodies,
-			       scan->body_count * sizeof(*out));
+			       scan->body_count * sizeof(struct body *));
+		}
 		found += scan->body_count;
 	}
 	return found;
