@@ -1,5 +1,6 @@
 #include "relay/scan.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +96,10 @@ void scan_forget(struct connection *connection)
 	struct scan *scan;
 
 	while ((scan = connection->scans.first)) {
-		if (!abandon(scan))
+		const bool is_ours = abandon(scan);
+
+		assert(connection->scans.first != scan);
+		if (!is_ours)
 			continue;
 		subscription_destroy(scan->sub);
 		destroy(scan);
@@ -243,15 +247,17 @@ static void on_slice(void *ctx, const struct err *err)
 	struct connection *connection = scan->connection;
 
 	push_found(scan);
-	if (connection)
-		connection->scans.running = NULL;
 	if (scan->is_dropped) {
 		subscription_destroy(scan->sub);
 		destroy(scan);
-		if (connection)
-			scan_go_on(connection);
+		if (!connection)
+			return;
+		connection->scans.running = NULL;
+		scan_go_on(connection);
 		return;
 	}
+	assert(connection); /* none outlives it but a dropped one */
+	connection->scans.running = NULL;
 	if (err) {
 		fail_scan(scan, err);
 	} else if (scan->state.ended) {
