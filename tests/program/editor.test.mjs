@@ -50,6 +50,8 @@ test("acpx and an agent with the proxy between them: the same bytes, and all of 
 			const plain = JSON.parse(open(owner, event));
 			return plain.kind === "batch" ? plain.payload.events : [plain];
 		});
+		// What an urgent event overtook comes later: the order is that of seq.
+		events.sort((a, b) => a.seq - b.seq);
 		const seen = (kind, line) => events.some((event) => event.kind === kind && JSON.stringify(event.payload) === JSON.stringify(line));
 		// The last lines of a closing connection are taken as they come: what was mirrored is what passed.
 		for (const line of String(result.tee.innerIn).split("\n").filter(Boolean).map((text) => JSON.parse(text)))
