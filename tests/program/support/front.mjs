@@ -109,7 +109,7 @@ export class Front {
 
 	/** Text of all `output` events of a stream. */
 	output(stream = "stdout") {
-		return this.ofKind("output").filter(({ payload }) => payload.stream === stream).map(({ payload }) => payload.text).join("");
+		return this.ofKind("output").toSorted((a, b) => a.seq - b.seq).filter(({ payload }) => payload.stream === stream).map(({ payload }) => payload.text).join("");
 	}
 
 	untilOutput(text, stream = "stdout") {
