@@ -82,7 +82,7 @@ static void remove_file(const char *path, const char *suffix)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const uint8_t seed[32] = {7};
+	static const uint8_t seed[32] = {7}, key[KEY_BYTES] = {1};
 	struct slice text = {(const char *)data, size};
 	struct connection *peers[2];
 	struct crypto *crypto;
@@ -101,7 +101,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	core.admit.open = true;
 	peers[0] = connection_create(&core, NULL, NULL);
 	peers[1] = connection_create(&core, NULL, NULL);
-	(void)keyset_add(&peers[0]->keys, (const uint8_t[KEY_BYTES]){1});
+	/* As if it had answered its challenge. */
+	(void)keyset_add(&peers[0]->keys, key);
+	owners_enter(&core.admit.owners, key);
 	while (slice_take_until(&text, '\n', &line))
 		handle(&core, peers, line);
 	connection_destroy(peers[0]);
