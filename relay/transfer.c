@@ -157,7 +157,7 @@ struct import {
 };
 
 /* Counts and says what is wrong with the line. */
-static bool refuse(struct import *import, const char *why)
+static bool refuse_line(struct import *import, const char *why)
 {
 	import->refused++;
 	(void)fprintf(stderr, "line %" PRIu64 ": %s\n", import->lines, why);
@@ -191,14 +191,14 @@ static bool put_line(struct import *import, struct err *err)
 	if (!event_parse(slice_trim(buf_slice(&import->line)), &import->arena, &event,
 			 &wrong) ||
 	    !event_verify(import->crypto, &event, &import->scratch, &wrong))
-		return refuse(import, wrong.text);
+		return refuse_line(import, wrong.text);
 	if (event_is_ephemeral(event.kind))
-		return refuse(import, "an ephemeral kind is never stored");
+		return refuse_line(import, "an ephemeral kind is never stored");
 	if (event_expires(&event, &expires) && expires <= import->now)
-		return refuse(import, "the event has expired");
+		return refuse_line(import, "the event has expired");
 	buf_clear(&import->json);
 	if (!event_write(&event, &import->json))
-		return refuse(import, "event is too large");
+		return refuse_line(import, "event is too large");
 	if (!store_put_event(import->put, &event, buf_slice(&import->json), import->now,
 			     &result, err))
 		return false;
@@ -211,7 +211,7 @@ static bool put_line(struct import *import, struct err *err)
 		return true;
 	case PUT_REFUSED:
 		if (result.is_deleted)
-			return refuse(import, result.text);
+			return refuse_line(import, result.text);
 		import->known++;
 		return true;
 	}
@@ -232,7 +232,7 @@ static bool import_some(struct import *import, struct err *err, bool *ok)
 		if (!more)
 			break;
 		if (!fits)
-			(void)refuse(import, "longer than an event may be");
+			(void)refuse_line(import, "longer than an event may be");
 		else if (slice_trim(buf_slice(&import->line)).len > 0)
 			*ok = put_line(import, err);
 		if (import->lines % PROGRESS_LINES == 0)
