@@ -52,13 +52,14 @@ struct part_state {
 	int restarts;
 	int64_t first_restart_ms;
 	int64_t restart_at_ms; /* 0: none due */
-	char answer[256];      /* what it wrote to its ready descriptor, without LF */
+	char answer[1024];     /* what it wrote to its ready descriptor, without LF */
 };
 
 struct up {
 	/* options */
 	bool demo;
 	const char *listen, *relay_listen, *name, *cwd, *permissions, *log_level;
+	const char *tls, *tls_cert, *tls_key; /* NULL: none */
 	struct option_list channels, env, prompts;
 	char **command; /* the agent's own argv, or NULL */
 	int command_count;
@@ -67,6 +68,8 @@ struct up {
 	int signal_fd, lock_fd;
 	char self[4096]; /* this executable */
 	char relay_address[128], relay_url[160], observer_address[128], page_url[512];
+	char tls_address[128]; /* empty: none */
+	char tls_url[512], fingerprint[128];
 	bool attached;     /* to another `perch up`: here runs only an agent */
 	bool agent_failed; /* it ended before it was ready */
 	bool stopping;
@@ -147,6 +150,22 @@ static void agent_arguments(const struct up *up, struct arguments *arguments)
 		add(arguments, up->command[i]);
 }
 
+static void tls_arguments(const struct up *up, struct arguments *arguments)
+{
+	if (*up->tls_address) {
+		add(arguments, "--tls");
+		add(arguments, up->tls_address);
+	}
+	if (up->tls_cert) {
+		add(arguments, "--tls-cert");
+		add(arguments, up->tls_cert);
+	}
+	if (up->tls_key) {
+		add(arguments, "--tls-key");
+		add(arguments, up->tls_key);
+	}
+}
+
 /* In the child: dies with its parent, has a group of its own (so that Ctrl-C reaches only
  * us and the order of stopping is ours), and no signal blocked. */
 static void become(const struct up *up, pid_t parent, int ready_fd, const char *argv[])
@@ -193,6 +212,7 @@ static bool part_start(struct up *up, enum part part, struct err *err)
 		add(&arguments, up->observer_address);
 		add(&arguments, "--relay");
 		add(&arguments, up->relay_url);
+		tls_arguments(up, &arguments);
 		break;
 	case PART_AGENT:
 		agent_arguments(up, &arguments);
@@ -398,6 +418,8 @@ static bool save_state(const struct up *up, const char *path, struct err *err)
 
 	(void)cJSON_AddStringToObject(state, "relay", up->relay_url);
 	(void)cJSON_AddStringToObject(state, "page", up->page_url);
+	(void)cJSON_AddStringToObject(state, "tls", up->tls_url);
+	(void)cJSON_AddStringToObject(state, "fingerprint", up->fingerprint);
 	text = cJSON_PrintUnformatted(state);
 	cJSON_Delete(state);
 	if (!text)
@@ -428,6 +450,8 @@ static bool load_state(struct up *up, const char *path, struct err *err)
 	ok = (load_text(state, "relay", up->relay_url, sizeof(up->relay_url)) &&
 	      load_text(state, "page", up->page_url, sizeof(up->page_url))) ||
 	     err_set(err, ERR_MALFORMED, "%s is broken", path);
+	(void)load_text(state, "tls", up->tls_url, sizeof(up->tls_url));
+	(void)load_text(state, "fingerprint", up->fingerprint, sizeof(up->fingerprint));
 out:
 	cJSON_Delete(state);
 	buf_wipe(&text);
@@ -437,6 +461,10 @@ out:
 static void print_ready(const struct up *up)
 {
 	(void)printf("perch: ready %s\n", up->page_url);
+	if (*up->tls_url)
+		(void)printf("perch: from a phone or another machine %s\n"
+			     "perch: its certificate is SHA-256 %s\n",
+			     up->tls_url, up->fingerprint);
 	(void)fflush(stdout);
 }
 
@@ -456,6 +484,31 @@ static bool start_agent(struct up *up, struct err *err)
 	return true;
 }
 
+/* What follows the token, if anything does: URL FINGERPRINT. Cuts it off. From now on
+ * the observer keeps that port, also over a restart. */
+static bool read_tls(struct up *up, char *token, struct err *err)
+{
+	char *url = strchr(token, ' '), *fingerprint, *colon, host[64];
+	uint16_t port;
+
+	if (!url)
+		return true;
+	*url++ = '\0';
+	fingerprint = strchr(url, ' ');
+	if (!fingerprint)
+		return false;
+	*fingerprint++ = '\0';
+	colon = strrchr(url, ':');
+	if (!colon || !options_host_port(up->tls, host, &port, err))
+		return false;
+	(void)snprintf(up->tls_address, sizeof(up->tls_address),
+		       strchr(host, ':') ? "[%s]:%lu" : "%s:%lu", host,
+		       strtoul(colon + 1, NULL, 10));
+	(void)snprintf(up->tls_url, sizeof(up->tls_url), "%s#%s", url, token);
+	(void)snprintf(up->fingerprint, sizeof(up->fingerprint), "%s", fingerprint);
+	return true;
+}
+
 /* Relay, observer, agent, in this order: each needs the one before. */
 static bool start_all(struct up *up, const char *state_path, struct err *err)
 {
@@ -465,8 +518,11 @@ static bool start_all(struct up *up, const char *state_path, struct err *err)
 	char *token;
 
 	if (!options_host_port(up->relay_listen, host, &port, err) ||
-	    !options_host_port(up->listen, host, &port, err))
+	    !options_host_port(up->listen, host, &port, err) ||
+	    (up->tls && !options_host_port(up->tls, host, &port, err)))
 		return false;
+	(void)snprintf(up->tls_address, sizeof(up->tls_address), "%s",
+		       up->tls ? up->tls : "");
 	(void)snprintf(up->relay_address, sizeof(up->relay_address), "%s",
 		       up->relay_listen);
 	(void)snprintf(up->observer_address, sizeof(up->observer_address), "%s",
@@ -495,7 +551,7 @@ static bool start_all(struct up *up, const char *state_path, struct err *err)
 			       "the observer did not start: its reason is above "
 			       "(--listen HOST:PORT moves it)");
 	got = strtoul(up->parts[PART_OBSERVER].answer, &token, 10);
-	if (got == 0 || *token++ != ' ')
+	if (got == 0 || *token++ != ' ' || !read_tls(up, token, err))
 		return err_set(err, ERR_SYSTEM,
 			       "the observer's ready line is not PORT TOKEN");
 	if (!options_host_port(up->listen, host, &port, err))
@@ -642,6 +698,14 @@ int up_main(int argc, char *argv[])
 		 "where the page is served (127.0.0.1:7777)", false},
 		{"relay-listen", OPTION_TEXT, &up.relay_listen, 0, 0, "HOST:PORT",
 		 "where the relay listens (127.0.0.1:7447)", false},
+		{"tls", OPTION_TEXT, &up.tls, 0, 0, "HOST:PORT",
+		 "serve the page over TLS too, for a phone or another machine: "
+		 "0.0.0.0:7778",
+		 false},
+		{"tls-cert", OPTION_TEXT, &up.tls_cert, 0, 0, "FILE",
+		 "with this certificate, PEM (default: one that is made here)", false},
+		{"tls-key", OPTION_TEXT, &up.tls_key, 0, 0, "FILE",
+		 "and this key, PEM, without a passphrase", false},
 		{"name", OPTION_TEXT, &up.name, 0, 0, "NAME",
 		 "the agent's name and key (default: command and folder)", false},
 		{"channel", OPTION_LIST, &up.channels, 0, 0, "NAME|UUID",

@@ -25,6 +25,7 @@ struct acp {
 	acp_write *write;
 	void *write_ctx;
 	struct reader reader;
+	struct acp_alike alike; /* of the lines read */
 	struct timer *timer;
 	int64_t due_ms; /* when it was to fire */
 	struct call *calls;
@@ -364,7 +365,7 @@ static void on_line(void *ctx, struct slice text, size_t bytes)
 	struct slice behind = behind_escapes(text);
 	struct buf repaired;
 
-	acp_line_scan(text, &raw);
+	acp_line_scan_alike(text, &acp->alike, &raw);
 	if (bytes > text.len) { /* only its head was kept */
 		raw.shape = ACP_BROKEN;
 		raw.repairable = false;

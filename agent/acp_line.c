@@ -1,5 +1,8 @@
 #include "agent/acp_line.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -249,6 +252,83 @@ void acp_line_scan(struct slice line, struct acp_line *out)
 		set_broken(out);
 	else if (may_have_secrets(out->text))
 		out->has_secrets = acp_line_redact(out, NULL);
+}
+
+/* ---- lines that are alike ---- */
+
+/* Where the slices of a line are. */
+static const size_t slices[] = {
+	offsetof(struct acp_line, text),    offsetof(struct acp_line, id),
+	offsetof(struct acp_line, method),  offsetof(struct acp_line, params),
+	offsetof(struct acp_line, result),  offsetof(struct acp_line, error),
+	offsetof(struct acp_line, session), offsetof(struct acp_line, update),
+	offsetof(struct acp_line, chunk),
+};
+
+/* Of @from, a line at @old whose chunk ends at @cut, makes one at @new, in which @more
+ * bytes more (or fewer) stand before that end. A line's chunk stands between quotes, so
+ * that no other slice begins or ends there. */
+static void move_slices(const struct acp_line *from, const char *old, const char *cut,
+			const char *new, ptrdiff_t more, struct acp_line *out)
+{
+	*out = *from;
+	for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
+		struct slice *slice = (struct slice *)(void *)((char *)out + slices[i]);
+		const char *start = slice->ptr;
+
+		if (!start)
+			continue;
+		slice->ptr = new + (start - old) + (start > cut ? more : 0);
+		if (start <= cut && start + slice->len >= cut)
+			slice->len = (size_t)((ptrdiff_t)slice->len + more);
+	}
+}
+
+/* Remembers a line that was read as a whole. */
+static void remember(struct acp_alike *alike, const struct acp_line *line)
+{
+	const struct slice text = line->text, chunk = line->chunk;
+	size_t before, after;
+
+	if (!chunk.ptr || line->has_secrets || text.len - chunk.len > sizeof(alike->text))
+		return;
+	before = (size_t)(chunk.ptr - text.ptr);
+	after = text.len - before - chunk.len;
+	memcpy(alike->text, text.ptr, before);
+	memcpy(alike->text + before, chunk.ptr + chunk.len, after);
+	move_slices(line, text.ptr, chunk.ptr + chunk.len, alike->text,
+		    -(ptrdiff_t)chunk.len, &alike->line);
+}
+
+/* Is @text the line that is remembered, but for the text of the chunk? Nothing outside
+ * of that text changes what the strict reader made of it. */
+static bool is_alike(const struct acp_alike *alike, struct slice text)
+{
+	const struct slice like = alike->line.text;
+	const size_t before = (size_t)(alike->line.chunk.ptr - like.ptr);
+	const size_t after = like.len - before;
+	struct slice chunk;
+	struct json json;
+
+	if (!like.ptr || text.len < like.len || memcmp(text.ptr, like.ptr, before) != 0 ||
+	    memcmp(text.ptr + text.len - after, like.ptr + before, after) != 0)
+		return false;
+	json_init(&json, slice_sub(text, before - 1, text.len));
+	return json_string(&json, &chunk) && chunk.len == text.len - like.len;
+}
+
+void acp_line_scan_alike(struct slice line, struct acp_alike *alike, struct acp_line *out)
+{
+	const struct slice text = slice_trim(line);
+	const struct acp_line *like = &alike->line;
+
+	if (is_alike(alike, text)) {
+		move_slices(like, like->text.ptr, like->chunk.ptr, text.ptr,
+			    (ptrdiff_t)(text.len - like->text.len), out);
+		return;
+	}
+	acp_line_scan(line, out);
+	remember(alike, out);
 }
 
 bool acp_line_is_urgent(const struct acp_line *line)

@@ -49,6 +49,20 @@ struct acp_line {
 
 /* Reads one line without its LF. Never fails: what is wrong is in @out. */
 void acp_line_scan(struct slice line, struct acp_line *out);
+
+/* Longest line but for its text that is remembered; our choice. */
+#define ACP_ALIKE_MAX 1024
+/* The last chunk update of an agent without its text: most lines that follow are that
+ * line with another text, and nothing else of them has to be read. A zeroed struct
+ * remembers none. */
+struct acp_alike {
+	char text[ACP_ALIKE_MAX];
+	struct acp_line line; /* of it; its chunk is empty; text.ptr NULL: none */
+};
+/* The same as acp_line_scan(), as fast as may be; @alike: of the lines before it. */
+void acp_line_scan_alike(struct slice line, struct acp_alike *alike,
+			 struct acp_line *out);
+
 /* An acp_read request that makes its channel urgent: session/request_permission or
  * elicitation/create with a plain id and object params (design §5). */
 bool acp_line_is_urgent(const struct acp_line *line);

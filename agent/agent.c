@@ -30,7 +30,7 @@ struct arguments {
 		*log_level;
 	struct option_list channels, prompts, environment;
 	bool stay;
-	int64_t slots, permission_s, idle_s, turn_s, tick_ms, ready_fd;
+	int64_t slots, permission_s, start_s, idle_s, turn_s, tick_ms, ready_fd;
 	int64_t journal_mb, journal_days;
 	char **command;
 	int command_count;
@@ -77,6 +77,10 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 		 "SECONDS", "then a request is denied (default 300)", false},
 		{"control", OPTION_TEXT, &out->control, 0, 0, "none|approve|full",
 		 "what the owner may do from afar (default: approve)", false},
+		{"start-timeout", OPTION_INT, &out->start_s, 1, 86400, "SECONDS",
+		 "longest that the agent may take to start, and to open a session "
+		 "(default 180)",
+		 false},
 		{"idle-timeout", OPTION_INT, &out->idle_s, 1, 604800, "SECONDS",
 		 "silence after which a turn is cancelled (default 900)", false},
 		{"turn-timeout", OPTION_INT, &out->turn_s, 1, 604800, "SECONDS",
@@ -131,6 +135,7 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 				  .log_level = "info",
 				  .slots = 1,
 				  .permission_s = AGENT_PERMISSION_S,
+				  .start_s = 180,
 				  .idle_s = 900,
 				  .turn_s = 7200,
 				  .tick_ms = AGENT_TICK_MS,
@@ -170,19 +175,23 @@ static bool resolve_prompts(const struct arguments *arguments, struct plan *plan
 
 	plan->prompts = mem_array(count + 1, sizeof(*plan->prompts));
 	plan->prompt_texts = mem_array(count + 1, sizeof(*plan->prompt_texts));
-	for (; plan->prompt_count < count; plan->prompt_count++) {
-		const char *given = arguments->prompts.values[plan->prompt_count];
-		struct buf *text = &plan->prompt_texts[plan->prompt_count];
+	for (size_t i = 0; i < count; i++) {
+		const char *given = arguments->prompts.values[i];
+		struct buf *text = &plan->prompt_texts[i];
 
 		buf_init(text, PROMPT_BYTES_MAX);
+		plan->prompt_count =
+			i + 1; /* freed with the others, also on the way out */
 		if (strcmp(given, "-") == 0 && !read_stdin(text, err))
 			return false;
 		if (strcmp(given, "-") != 0 && !buf_append(text, slice_of(given)))
 			return err_set(err, ERR_TOO_LARGE, "--prompt: more than %u bytes",
 				       PROMPT_BYTES_MAX);
+		if (slice_trim(buf_slice(text)).len == 0)
+			return err_set(err, ERR_MALFORMED, "--prompt: there is no text");
 		if (!utf8_valid(buf_slice(text)))
 			return err_set(err, ERR_MALFORMED, "--prompt: not UTF-8");
-		plan->prompts[plan->prompt_count] = buf_slice(text);
+		plan->prompts[i] = buf_slice(text);
 	}
 	return true;
 }
@@ -276,6 +285,7 @@ static struct harness *create(struct loop *loop, const struct arguments *argumen
 		.sessions_path = buf_text(&setup->sessions_path),
 		.control = plan->control,
 		.permission_ms = arguments->permission_s * 1000,
+		.start_ms = arguments->start_s * 1000,
 		.idle_ms = arguments->idle_s * 1000,
 		.turn_ms = arguments->turn_s * 1000,
 		.tick_ms = arguments->tick_ms,

@@ -13,6 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <uv.h>
+
+#include "agent/cgroup.h"
 #include "agent/proctree.h"
 #include "wire/base/buf.h"
 #include "wire/base/mem.h"
@@ -92,6 +95,7 @@ struct child {
 	struct child_options options;
 	enum child_state state;
 	pid_t pid;
+	struct cgroup *group;                               /* NULL: not here */
 	char mark[sizeof(CHILD_MARK "=") + CHILD_MARK_LEN]; /* in its environment */
 	struct watch *in, *out, *err;                       /* NULL: closed */
 	struct timer *timer;        /* for the next step of stopping or draining */
@@ -127,6 +131,8 @@ static void kill_tree(struct child *child)
 	size_t count = others(child->set, child, spare);
 
 	(void)kill(-child->pid, SIGKILL);
+	cgroup_kill(child->group);
+	/* Also where there is a group: a process may have been moved out of it. */
 	proctree_kill(child->pid, child->mark, spare, count);
 }
 
@@ -322,6 +328,16 @@ void child_stop(struct child *child)
 	step(child, CHILD_CLOSING);
 }
 
+void child_kill(struct child *child)
+{
+	if (child->state >= CHILD_KILLED)
+		return;
+	child->how.asked = true;
+	close_stdin(child);
+	timer_stop(child->timer);
+	step(child, CHILD_KILLED);
+}
+
 /* --- Reading --- */
 
 /* Bounded: what is left comes on the next turn, the poll is level-triggered. False at the
@@ -487,7 +503,7 @@ static bool find_program(const struct child_options *options, struct buf *out,
 
 /* In the new process, between fork and exec: only calls that are safe there. */
 static void become(const char *program, const struct child_options *options,
-		   const int ends[3], int report, pid_t parent)
+		   const int ends[3], int report, int join_fd, pid_t parent)
 {
 	struct sigaction standard = {.sa_handler = SIG_DFL};
 	sigset_t none;
@@ -498,6 +514,8 @@ static void become(const char *program, const struct child_options *options,
 	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(127);
+	if (join_fd >= 0)
+		(void)!write(join_fd, "0", 1);
 	for (int number = 1; number < NSIG; number++)
 		(void)sigaction(number, &standard, NULL);
 	(void)sigemptyset(&none);
@@ -572,7 +590,7 @@ static bool make_pipe(int pair[2], struct err *err)
 
 /* Forks; false with the reason when exec did not happen. */
 static bool launch(const char *program, const struct child_options *options,
-		   int pipes[3][2], pid_t *pid_out, struct err *err)
+		   int pipes[3][2], int join_fd, pid_t *pid_out, struct err *err)
 {
 	int ends[3] = {pipes[0][0], pipes[1][1], pipes[2][1]};
 	int report[2] = {-1, -1}, error = 0;
@@ -585,7 +603,7 @@ static bool launch(const char *program, const struct child_options *options,
 	}
 	pid = fork();
 	if (pid == 0)
-		become(program, options, ends, report[1], parent);
+		become(program, options, ends, report[1], join_fd, parent);
 	(void)close(report[1]);
 	if (pid < 0) {
 		(void)close(report[0]);
@@ -611,6 +629,7 @@ struct child *child_spawn(struct children *set, const struct child_options *opti
 	char mark[sizeof(CHILD_MARK "=") + CHILD_MARK_LEN];
 	struct child_options marked = *options;
 	struct child *child = NULL;
+	struct cgroup *group;
 	char **environment;
 	struct buf program;
 	pid_t pid = 0;
@@ -625,10 +644,15 @@ struct child *child_spawn(struct children *set, const struct child_options *opti
 		if (!make_pipe(pipes[i], err))
 			goto out;
 	}
-	if (!launch(buf_text(&program), &marked, pipes, &pid, err))
+	group = cgroup_create();
+	if (!launch(buf_text(&program), &marked, pipes, cgroup_join_fd(group), &pid,
+		    err)) {
+		cgroup_destroy(group);
 		goto out;
+	}
 	child = mem_alloc(sizeof(*child));
-	*child = (struct child){.set = set, .options = *options, .pid = pid};
+	*child = (struct child){
+		.set = set, .options = *options, .pid = pid, .group = group};
 	memcpy(child->mark, mark, sizeof(child->mark));
 	child->last = &child->first;
 	child->timer = timer_create_on(set->loop, on_timer, child);
@@ -673,5 +697,6 @@ void child_destroy(struct child *child)
 	watch_close(&child->out);
 	watch_close(&child->err);
 	timer_destroy(child->timer);
+	cgroup_destroy(child->group);
 	free(child);
 }

@@ -84,6 +84,8 @@ void child_write(struct child *child, struct slice line, child_on_written *on_wr
 /* Closes its stdin, and goes on by itself: SIGTERM, SIGKILL, on_exit. A repeat is
  * ignored. */
 void child_stop(struct child *child);
+/* The same without the waiting: SIGKILL, on_exit. */
+void child_kill(struct child *child);
 
 /**
  * child_environment - what a child may see of our environment

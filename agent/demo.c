@@ -11,6 +11,7 @@
 
 #include "agent/acp.h"
 #include "agent/acp_line.h"
+#include "agent/channel.h"
 #include "agent/demo_script.h"
 #include "agent/lookup.h"
 #include "agent/reader.h"
@@ -543,30 +544,6 @@ static void new_session(struct demo *demo, const struct acp_line *line)
 	buf_finish(&result);
 }
 
-/* The first text of a prompt, cut. */
-static void read_prompt(struct slice params, struct buf *out)
-{
-	struct slice block, text;
-	struct json json;
-	struct buf whole;
-
-	buf_clear(out);
-	json_init(&json, lookup(params, SLICE("prompt")));
-	if (json_peek(&json) != JSON_ARRAY || !json_enter_array(&json))
-		return;
-	while (json_element(&json) && json_skip(&json, &block)) {
-		text = lookup_string(block, SLICE("text"));
-		if (!text.ptr)
-			continue;
-		buf_init(&whole, text.len + 1);
-		(void)json_unescape(text, &whole);
-		text = buf_slice(&whole);
-		(void)buf_append(out, slice_sub(text, 0, utf8_floor(text, PROMPT_MAX)));
-		buf_finish(&whole);
-		return;
-	}
-}
-
 static void start_prompt(struct demo *demo, struct session *session,
 			 const struct acp_line *line)
 {
@@ -580,7 +557,8 @@ static void start_prompt(struct demo *demo, struct session *session,
 		       "the request id is too long");
 		return;
 	}
-	read_prompt(line->params, &session->prompt);
+	buf_clear(&session->prompt);
+	prompt_head(lookup(line->params, SLICE("prompt")), PROMPT_MAX, &session->prompt);
 	session->script = &demo_script_echo;
 	if (slice_eq(slice_trim(buf_slice(&session->prompt)), SLICE("demo")))
 		session->script =

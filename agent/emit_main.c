@@ -54,6 +54,7 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 		 "of output (default stdout)", true},
 		{NULL, OPTION_FLAG, NULL, 0, 0, NULL, NULL, false},
 	};
+	struct err ignored; /* in perch.conf, which has nothing for a hook */
 	const struct options_spec spec = {
 		.command = "perch emit",
 		.usage = "[OPTIONS] note TEXT | output TEXT | span_start NAME | "
@@ -67,6 +68,7 @@ static enum options_result parse(int argc, char *argv[], struct arguments *out,
 		.options = table,
 		.min_args = 1,
 		.max_args = 2,
+		.conf_err = &ignored,
 	};
 
 	*out = (struct arguments){.level = "info", .stream = "stdout"};

@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <uv.h>
+
 #include "agent/emit_event.h"
 #include "wire/base/mem.h"
 #include "wire/host/log.h"

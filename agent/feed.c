@@ -40,9 +40,16 @@ struct tail {
 	struct buf text; /* empty: none yet */
 };
 
+/* The part of a stamp behind the seq, which lines of one read share. */
+struct stamp {
+	struct feed_time time;
+	struct buf text; /* empty: none yet */
+};
+
 struct feed {
 	struct queue *queue;
 	uint64_t seq;
+	struct stamp stamp;
 	struct tail tail;
 	size_t limit;
 	void (*on_trimmed)(void *ctx, uint64_t seq, struct slice whole);
@@ -60,6 +67,7 @@ struct feed *feed_create(struct queue *queue)
 
 	feed->queue = queue;
 	feed->limit = FRAME_PACK_MAX;
+	buf_init(&feed->stamp.text, HEADER_MAX);
 	buf_init(&feed->tail.kind, HEADER_MAX);
 	buf_init(&feed->tail.session, COPY_MAX);
 	buf_init(&feed->tail.turn, COPY_MAX);
@@ -93,6 +101,7 @@ void feed_destroy(struct feed *feed)
 {
 	if (!feed)
 		return;
+	buf_finish(&feed->stamp.text);
 	buf_wipe(&feed->tail.kind);
 	buf_wipe(&feed->tail.session);
 	buf_wipe(&feed->tail.turn);
@@ -198,20 +207,40 @@ static void write_tail(struct feed *feed, const struct feed_context *context,
 	(void)observer_event_write_tail(&feed->header, &event);
 }
 
+static void write_stamp(struct feed *feed, uint64_t seq, struct feed_time now)
+{
+	char timestamp[CLOCK_RFC3339_LEN + 1];
+	struct stamp *stamp = &feed->stamp;
+	struct buf *header = &feed->header;
+
+	if (stamp->text.len && stamp->time.unix_ms == now.unix_ms &&
+	    stamp->time.monotonic_ms == now.monotonic_ms) {
+		(void)buf_lit(header, "{\"seq\":");
+		(void)buf_append_u64(header, seq);
+		(void)buf_append(header, buf_slice(&stamp->text));
+		return;
+	}
+	clock_format(now.unix_ms, timestamp);
+	(void)observer_event_write_stamp(
+		header, &(struct observer_event){
+				.seq = seq,
+				.monotonic_ms = now.monotonic_ms,
+				.timestamp = {timestamp, CLOCK_RFC3339_LEN},
+			});
+	stamp->time = now;
+	buf_clear(&stamp->text);
+	(void)buf_append(&stamp->text,
+			 slice_sub(buf_slice(header), slice_find(buf_slice(header), ','),
+				   header->len));
+}
+
 static void write_header(struct feed *feed, uint64_t seq, struct feed_time now,
 			 const struct feed_context *context, struct slice kind)
 {
-	char timestamp[CLOCK_RFC3339_LEN + 1];
-	struct observer_event event = {
-		.seq = seq,
-		.monotonic_ms = now.monotonic_ms,
-		.timestamp = {timestamp, CLOCK_RFC3339_LEN},
-	};
 	size_t stamp_bytes;
 
-	clock_format(now.unix_ms, timestamp);
 	buf_clear(&feed->header);
-	(void)observer_event_write_stamp(&feed->header, &event);
+	write_stamp(feed, seq, now);
 	stamp_bytes = feed->header.len;
 	if (is_tail_of(&feed->tail, context, kind)) {
 		(void)buf_append(&feed->header, buf_slice(&feed->tail.text));

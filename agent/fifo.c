@@ -19,13 +19,35 @@ struct block {
 	alignas(struct record) char data[];
 };
 
-static uint32_t stride(size_t len)
+static_assert(alignof(struct record_link) <= alignof(struct record),
+	      "a link is aligned where a next record would be");
+
+/* Bytes of a record up to its link. */
+static uint32_t plain_stride(size_t len)
 {
 	const size_t align = alignof(struct record);
 	const size_t bytes = (sizeof(struct record) + len + align - 1) / align * align;
 
 	assert(bytes <= UINT32_MAX / 4);
 	return (uint32_t)bytes;
+}
+
+static uint32_t stride(size_t len, unsigned urgency)
+{
+	return plain_stride(len) +
+	       (urgency == QUEUE_PLAIN ? 0 : (uint32_t)sizeof(struct record_link));
+}
+
+static uint32_t stride_of(const struct record *record)
+{
+	return stride(record->len, record->urgency);
+}
+
+struct record_link *record_link(struct record *record)
+{
+	if (record->urgency == QUEUE_PLAIN)
+		return NULL;
+	return (struct record_link *)(void *)((char *)record + plain_stride(record->len));
 }
 
 void fifo_init(struct fifo *fifo, struct fifo_blocks *blocks)
@@ -83,9 +105,9 @@ static struct record *record_at(struct block *block, uint32_t at)
 	return (struct record *)(void *)(block->data + at);
 }
 
-struct record *fifo_push(struct fifo *fifo, size_t len)
+struct record *fifo_push(struct fifo *fifo, size_t len, enum queue_urgency urgency)
 {
-	const uint32_t need = stride(len);
+	const uint32_t need = stride(len, urgency);
 	struct block *block = fifo->last;
 	struct record *record;
 
@@ -95,15 +117,24 @@ struct record *fifo_push(struct fifo *fifo, size_t len)
 	block->used += need;
 	memset(record, 0, sizeof(*record));
 	record->len = (uint32_t)len;
+	record->urgency = (uint8_t)urgency;
+	return record;
+}
+
+struct record *fifo_push_copy(struct fifo *fifo, const struct record *from)
+{
+	struct record *record = fifo_push(fifo, from->len, from->urgency);
+
+	memcpy(record, from, stride_of(from));
 	return record;
 }
 
 struct record *fifo_grow_last(struct fifo *fifo, struct record *last, size_t len)
 {
 	struct block *old = fifo->last, *before = NULL, *block;
-	const uint32_t at = old->used - stride(last->len), need = stride(len);
+	const uint32_t at = old->used - stride_of(last), need = stride(len, QUEUE_PLAIN);
 
-	assert(record_at(old, at) == last);
+	assert(record_at(old, at) == last && last->urgency == QUEUE_PLAIN);
 	if (room(old) + old->used - at >= need) {
 		old->used = at + need;
 		return last;
@@ -124,7 +155,7 @@ void fifo_pop(struct fifo *fifo)
 {
 	struct block *block = fifo->first;
 
-	block->at += stride(record_at(block, block->at)->len);
+	block->at += stride_of(record_at(block, block->at));
 	if (block->at == block->used)
 		drop_block(fifo, NULL);
 }
@@ -162,7 +193,7 @@ void fifo_step(struct fifo_cursor *cursor)
 {
 	struct block *block = cursor->block;
 	const char *ahead = block->data + cursor->at + AHEAD_BYTES;
-	const uint32_t bytes = stride(fifo_record(cursor)->len);
+	const uint32_t bytes = stride_of(fifo_record(cursor));
 	const char *end = ahead + (bytes < AHEAD_BYTES ? bytes : AHEAD_BYTES);
 
 	/* Where the next record begins is known only from this one, which no processor

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/pack.h"
+#include "agent/queue.h"
 #include "wire/base/pool.h"
 
 /* Storage of the queue: events one behind the other in blocks, so that neither taking one
@@ -14,21 +14,26 @@
 
 struct queue_channel;
 
-/* One waiting event and what is remembered of it. */
+/* One waiting event and what is remembered of it. Kept small: what waits in great numbers
+ * is drained as fast as memory is read. */
 struct record {
-	struct record *prev, *next;    /* in the list of urgent ones */
-	struct queue_channel *channel; /* NULL: channel-less */
-	uint64_t seq;                  /* of its last chunk */
 	uint64_t arrival; /* seq of its first chunk: its place in the order */
-	uint64_t sources; /* events that were joined in it, at least 1 */
 	int64_t unix_ms, monotonic_ms; /* of its last chunk */
+	uint32_t newer;                /* by how much the seq of its last chunk is */
+	uint32_t sources;              /* events that were joined in it, at least 1 */
 	uint32_t len;                  /* of text */
 	uint16_t stamp_len; /* {"seq":…,"monotonicMs":…,"timestamp":"…" */
 	uint16_t header_len;
 	uint16_t kind_len; /* with quotes */
 	int16_t slot;
-	uint8_t urgency;
+	uint8_t urgency; /* enum queue_urgency; set by fifo_push() for good */
 	char text[];
+};
+
+/* Behind the text of a record that is not QUEUE_PLAIN. */
+struct record_link {
+	struct record *prev, *next;    /* in the list of urgent ones */
+	struct queue_channel *channel; /* NULL: channel-less */
 };
 
 /* Where the blocks of some fifos come from. */
@@ -45,9 +50,12 @@ struct fifo {
 
 void fifo_init(struct fifo *fifo, struct fifo_blocks *blocks); /* borrowed */
 void fifo_finish(struct fifo *fifo);
-/* A new last record with room for @len bytes of text; only len is set. */
-struct record *fifo_push(struct fifo *fifo, size_t len);
-/* The last record with room for @len (more) bytes; it may have moved. len is not set. */
+/* A new last record with room for @len bytes of text; only len and urgency are set. */
+struct record *fifo_push(struct fifo *fifo, size_t len, enum queue_urgency urgency);
+/* A copy of a record of another fifo as a new last one. */
+struct record *fifo_push_copy(struct fifo *fifo, const struct record *from);
+/* The last record, which is QUEUE_PLAIN, with room for @len (more) bytes; it may have
+ * moved. len is not set. */
 struct record *fifo_grow_last(struct fifo *fifo, struct record *last, size_t len);
 /* Lets the first record go. */
 void fifo_pop(struct fifo *fifo);
@@ -71,6 +79,15 @@ static inline struct record *fifo_first(const struct fifo *fifo)
 
 	return fifo_record(&start);
 }
+
+/* Of its last chunk. */
+static inline uint64_t record_seq(const struct record *record)
+{
+	return record->arrival + record->newer;
+}
+
+/* NULL: it is QUEUE_PLAIN. */
+struct record_link *record_link(struct record *record);
 
 static inline struct pack_item record_item(const struct record *record)
 {

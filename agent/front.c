@@ -30,6 +30,7 @@ struct arguments {
 	int64_t tick_ms, ready_fd;
 	char **command;
 	int command_count;
+	struct err conf_err; /* in perch.conf or the environment; else ERR_NONE */
 };
 
 /* clang-format off */
@@ -72,6 +73,7 @@ static enum options_result parse_proxy(int argc, char *argv[], struct arguments 
 		.min_args = 1,
 		.max_args = -1,
 		.command_after_dashes = true,
+		.conf_err = &out->conf_err,
 	};
 
 	*out = defaults;
@@ -102,6 +104,7 @@ static enum options_result parse_run(int argc, char *argv[], struct arguments *o
 		.min_args = 1,
 		.max_args = -1,
 		.command_after_dashes = true,
+		.conf_err = &out->conf_err,
 	};
 
 	*out = defaults;
@@ -205,8 +208,13 @@ static _Noreturn void run(const struct arguments *arguments,
 
 	fill_standard();
 	pump->argv = arguments->command;
-	pump->watcher_fd =
-		start_watcher(arguments, mode, pump->command, &pump->watcher_pid);
+	pump->watcher_fd = -1;
+	if (arguments->conf_err.code == ERR_NONE)
+		pump->watcher_fd =
+			start_watcher(arguments, mode, pump->command, &pump->watcher_pid);
+	else
+		(void)fprintf(stderr, "%s: nobody watches this: %s\n", pump->command,
+			      arguments->conf_err.text);
 	hide_invitation();
 	if (arguments->ready_fd >= 0)
 		(void)close((int)arguments->ready_fd);
@@ -216,17 +224,20 @@ static _Noreturn void run(const struct arguments *arguments,
 	_exit(status);
 }
 
-static bool check(const struct arguments *arguments, const char *command_name)
+/* What is wrong with a flag is told before anything runs. Elsewhere it was written for
+ * all commands, and stops none: an editor shows an agent that does not start, and hides
+ * the reason. */
+static bool check(struct arguments *arguments, const char *command_name)
 {
 	enum log_level level;
-	struct err err;
 
-	if (arguments->invite && strcmp(arguments->invite, "-") == 0)
-		err_set(&err, ERR_MALFORMED,
-			"--invite takes a file: standard input is the command's");
-	else if (log_parse_level(arguments->log_level, &level, &err))
+	if (arguments->conf_err.code == ERR_NONE)
+		(void)log_parse_level(arguments->log_level, &level, &arguments->conf_err);
+	if (!arguments->invite || strcmp(arguments->invite, "-") != 0)
 		return true;
-	(void)fprintf(stderr, "%s: %s\n", command_name, err.text);
+	(void)fprintf(stderr,
+		      "%s: --invite takes a file: standard input is the command's\n",
+		      command_name);
 	return false;
 }
 

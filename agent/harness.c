@@ -11,6 +11,7 @@
 #include "agent/lookup.h"
 #include "agent/report.h"
 #include "agent/slot.h"
+#include "agent/started.h"
 #include "agent/steer.h"
 #include "agent/turns.h"
 #include "wire/base/mem.h"
@@ -22,6 +23,9 @@
 #define STOP_GRACE_MS 3000
 /* Then harness_stopping has a tick to leave in, and some time for its OK; our choice. */
 #define LAST_GRACE_MS 1500
+/* Both for somebody who could not wait: what does not leave by then is in the journal. */
+#define HURRY_STOP_MS 300
+#define HURRY_LAST_MS 1000
 #define FINISH_GRACE_MS 20000
 
 struct harness {
@@ -39,6 +43,9 @@ struct harness {
 	struct timer *finish_timer; /* leaves the callback in which a run turns out to be
 				       done */
 	const char *stop_reason;    /* NULL: running */
+	bool hurry;                 /* it was asked for twice */
+	bool draining;              /* all agents have ended */
+	bool last_word;             /* harness_stopping is on its way */
 	bool link_ready, agent_ready, told_ready;
 	bool down[TURNS_SLOTS_MAX]; /* its circuit is open */
 	bool failed; /* a turn did not end by itself, or the agent is no use */
@@ -195,17 +202,27 @@ static void on_drained(void *ctx)
 			 " of them are kept for the next start",
 			 left.events, left.journalled);
 	report_stopping(harness->sender, harness->stop_reason, &left);
-	sender_stop(harness->sender, LAST_GRACE_MS, on_last_sent, harness);
+	harness->last_word = true;
+	sender_stop(harness->sender, harness->hurry ? HURRY_LAST_MS : LAST_GRACE_MS,
+		    on_last_sent, harness);
+}
+
+static void drain(struct harness *harness)
+{
+	const bool finished = is_one_run(harness) && turns_idle(harness->turns);
+	const uint64_t grace_ms = finished ? FINISH_GRACE_MS : STOP_GRACE_MS;
+
+	harness->draining = true;
+	sender_stop(harness->sender, harness->hurry ? HURRY_STOP_MS : grace_ms,
+		    on_drained, harness);
 }
 
 static void on_stopped(void *ctx)
 {
 	struct harness *harness = ctx;
-	bool finished = is_one_run(harness) && turns_idle(harness->turns);
 
 	if (++harness->stopped == harness->slot_count)
-		sender_stop(harness->sender, finished ? FINISH_GRACE_MS : STOP_GRACE_MS,
-			    on_drained, harness);
+		drain(harness);
 }
 
 static void on_unusable(void *ctx, const char *text)
@@ -274,6 +291,22 @@ static void on_signal(void *ctx, int number)
 	stop(harness, number == SIGINT ? "interrupted" : "terminated");
 }
 
+/* Whoever asks twice does not wait for agents; the last word still leaves, or the next
+ * start would call this one a crash. */
+static void on_second_signal(void *ctx, int number)
+{
+	struct harness *harness = ctx;
+
+	(void)number;
+	harness->hurry = true;
+	if (harness->last_word)
+		sender_stop(harness->sender, HURRY_LAST_MS, on_last_sent, harness);
+	else if (harness->draining)
+		drain(harness);
+	for (int i = 0; i < harness->slot_count; i++)
+		slot_kill(harness->slots[i]);
+}
+
 /* --- `perch emit` --- */
 
 /* It belongs to the turn that runs, should it come from the agent's hooks. */
@@ -309,56 +342,23 @@ static void create_emit(struct harness *harness)
 
 /* --- Life --- */
 
-static void report_started(struct harness *harness)
+static void say_started(struct harness *harness)
 {
 	const struct harness_options *options = &harness->options;
-	struct feed_context context = {.slot = -1};
-	char host[256] = "";
-	struct buf payload;
+	const struct started started = {
+		.name = options->name,
+		.command = options->command,
+		.mode = "agent",
+		.cwd = options->cwd,
+		.slots = options->slots,
+		.control = control_level_name(options->control),
+		.permissions = permission_policy_name(options->permissions),
+		.rules = options->rules_text,
+		.channels = options->channels,
+		.channel_count = options->channel_count,
+	};
 
-	(void)gethostname(host, sizeof(host) - 1);
-	report_begin(&payload);
-	report_member(&payload, SLICE("name"), slice_of(options->name));
-	report_member(&payload, SLICE("host"), slice_of(host));
-	(void)json_write_member_string(&payload, SLICE("version"), SLICE(PERCH_VERSION));
-	(void)json_write_key(&payload, SLICE("command"));
-	(void)buf_lit(&payload, "[");
-	for (size_t i = 0; options->command[i]; i++) {
-		struct slice argument = slice_of(options->command[i]);
-		struct buf clean;
-
-		buf_init(&clean, 3 * argument.len);
-		(void)text_clean(argument, &clean);
-		(void)buf_append(&payload, i ? SLICE(",") : SLICE(""));
-		(void)json_write_string(&payload, buf_slice(&clean));
-		buf_finish(&clean);
-	}
-	(void)buf_lit(&payload, "]");
-	(void)json_write_member_string(&payload, SLICE("mode"), SLICE("agent"));
-	report_member(&payload, SLICE("cwd"), slice_of(options->cwd));
-	(void)json_write_member_int(&payload, SLICE("slots"), options->slots);
-	(void)json_write_member_string(&payload, SLICE("control"),
-				       slice_of(control_level_name(options->control)));
-	(void)json_write_member_string(
-		&payload, SLICE("permissions"),
-		slice_of(permission_policy_name(options->permissions)));
-	if (options->rules_text[0])
-		report_member(&payload, SLICE("permissionRules"),
-			      slice_of(options->rules_text));
-	(void)json_write_key(&payload, SLICE("channels"));
-	(void)buf_lit(&payload, "[");
-	for (size_t i = 0; i < options->channel_count; i++) {
-		(void)buf_append(&payload, i ? SLICE(",{") : SLICE("{"));
-		(void)json_write_member_string(&payload, SLICE("id"),
-					       uuid_slice(&options->channels[i].uuid));
-		report_member(&payload, SLICE("name"),
-			      slice_of(options->channels[i].name));
-		(void)buf_lit(&payload, "}");
-	}
-	(void)buf_lit(&payload, "]");
-	(void)json_write_member_int(&payload, SLICE("startedAtMs"),
-				    sender_started_ms(harness->sender));
-	report_end(harness->sender, &context, "harness_started", &payload);
+	started_report(harness->sender, &started);
 }
 
 static void queue_prompts(struct harness *harness)
@@ -411,6 +411,7 @@ static struct turns *create_turns(struct harness *harness)
 		.sender = harness->sender,
 		.cwd = options->cwd,
 		.command = options->command,
+		.session_ms = options->start_ms,
 		.idle_ms = options->idle_ms,
 		.hard_ms = options->turn_ms,
 		.slots = options->slots,
@@ -434,6 +435,7 @@ static struct slot *create_slot(struct harness *harness, int index)
 		.command = options->command,
 		.cwd = options->cwd,
 		.environment = options->environment,
+		.start_ms = options->start_ms,
 		.events = &slot_events,
 		.ctx = harness,
 	};
@@ -504,13 +506,14 @@ struct harness *harness_create(struct loop *loop, const struct harness_options *
 	add_channels(harness);
 	harness->steer = steer_create(harness->turns, harness->sender, options->control,
 				      sender_started_ms(harness->sender) / 1000);
-	report_started(harness);
+	say_started(harness);
 	create_emit(harness);
 	if (!start_slots(harness, err))
 		goto out;
 	queue_prompts(harness);
 	loop_on_signal(loop, on_signal, harness);
-	ok = true;
+	loop_on_second_signal(loop, on_second_signal);
+	ok = loop_on_hangup(loop, NULL, NULL, err);
 out:
 	if (!ok) {
 		harness_destroy(harness);

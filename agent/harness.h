@@ -36,7 +36,7 @@ struct harness_options {
 	const char *resume;
 	const char *sessions_path; /* remembers the last session of every channel */
 	enum control_level control;
-	int64_t permission_ms, idle_ms, turn_ms, tick_ms;
+	int64_t permission_ms, start_ms, idle_ms, turn_ms, tick_ms;
 	const char *relay_url;
 	const struct keypair *keypair;
 	struct slice auth_tag;

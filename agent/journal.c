@@ -7,46 +7,22 @@
 #include <string.h>
 
 #include <sodium.h>
+#include <uv.h>
 
 #include "agent/journal_db.h"
+#include "agent/journal_job.h"
 #include "wire/base/mem.h"
+#include "wire/base/pool.h"
+#include "wire/frame/limits.h"
 #include "wire/host/log.h"
 
 #define SUBJECT "journal"
 #define BATCH_MAX 200 /* records in one transaction; more gain nothing */
-
-enum job_type {
-	/* to the thread */
-	JOB_FRAME,
-	JOB_BODY,
-	JOB_STOPPED,
-	JOB_READ,
-	JOB_READ_BODY,
-	/* and back */
-	JOB_OPENED,
-	JOB_KEPT,
-	JOB_LOST,
-	JOB_DROPPED,
-	JOB_TROUBLE,
-	JOB_OVER,
-};
-
-struct job {
-	struct job *next;
-	enum job_type type;
-	char epoch[17];
-	uint64_t number; /* of the frame, or seq */
-	char *text;      /* owned; NULL: none */
-	size_t len;
-	/* JOB_OPENED */
-	struct journal_index index;
-	bool unclean, failed;
-};
-
-struct jobs {
-	struct job *first, **end;
-	size_t bytes;
-};
+/* After it has slept and was woken: what comes so close behind shares a transaction. Our
+ * choice. */
+#define GATHER_NS 5000000
+/* Jobs that are kept for those to come: our choice. */
+#define SPARE_JOBS_BYTES (BATCH_MAX * POOL_LEAST_BYTES)
 
 struct journal {
 	char *path;
@@ -56,10 +32,14 @@ struct journal {
 
 	/* The loop's. */
 	enum journal_state state;
+	bool opened, was_lost;
 	struct journal_index index;
 	struct ranges waiting;
 	uint64_t lost;
 	int64_t bytes;
+	size_t held_bytes;      /* of records that are with the thread */
+	struct pool copies;     /* for put_copy() */
+	struct pool spare_jobs; /* those that the loop makes */
 
 	uv_thread_t thread;
 	uv_async_t async;
@@ -67,87 +47,49 @@ struct journal {
 	uv_cond_t more;
 	/* Under the mutex. */
 	struct jobs writes, reads, done;
-	bool ending;
+	bool ending, idle; /* @idle: the thread is to be woken by what is written next */
 	int64_t disk_bytes;
 
 	/* The thread's. */
 	struct journal_db_options db_options;
 	uint8_t *key; /* guarded */
 	struct journal_db *db;
-	bool failing, told_open;
+	bool failing, told_open, moved;
 	uint64_t retry_ns; /* by uv_hrtime(), while it fails */
-	struct job *batch; /* taken from writes, not on disk yet */
+	struct jobs batch; /* taken from writes, not on disk yet */
+	struct buf frame;  /* one to be written whole */
 };
-
-/* ---- lists ---- */
-
-static struct job *job_create(enum job_type type, const char *epoch, uint64_t number,
-			      struct slice text)
-{
-	struct job *job = mem_alloc(sizeof(*job));
-
-	job->type = type;
-	memcpy(job->epoch, epoch, strlen(epoch) + 1);
-	job->number = number;
-	if (text.ptr) {
-		job->text = mem_dup(text);
-		job->len = text.len;
-	}
-	return job;
-}
-
-static void job_destroy(struct job *job)
-{
-	journal_index_finish(&job->index);
-	if (job->text)
-		sodium_memzero(job->text, job->len);
-	free(job->text);
-	free(job);
-}
-
-static size_t job_bytes(const struct job *job)
-{
-	return sizeof(*job) + job->len;
-}
-
-static void jobs_put(struct jobs *jobs, struct job *job)
-{
-	if (!jobs->first)
-		jobs->end = &jobs->first;
-	job->next = NULL;
-	*jobs->end = job;
-	jobs->end = &job->next;
-	jobs->bytes += job_bytes(job);
-}
-
-static struct job *jobs_take(struct jobs *jobs)
-{
-	struct job *job = jobs->first;
-
-	if (job) {
-		jobs->first = job->next;
-		jobs->bytes -= job_bytes(job);
-		job->next = NULL;
-	}
-	return job;
-}
 
 /* ---- the thread ---- */
 
-/* Hands @job to the loop. */
-static void answer(struct journal *journal, struct job *job)
+/* Hands @jobs to the loop. */
+static void answer_all(struct journal *journal, struct jobs *jobs)
 {
+	if (!jobs->first)
+		return;
 	uv_mutex_lock(&journal->mutex);
-	jobs_put(&journal->done, job);
+	jobs_put_all(&journal->done, jobs);
 	if (journal->db)
 		journal->disk_bytes = journal_db_bytes(journal->db);
 	uv_mutex_unlock(&journal->mutex);
 	(void)uv_async_send(&journal->async);
 }
 
+static void answer(struct journal *journal, struct job *job)
+{
+	struct jobs one = {0};
+
+	jobs_put(&one, job);
+	answer_all(journal, &one);
+}
+
 static void say(struct journal *journal, enum job_type type, const char *text)
 {
-	answer(journal, job_create(type, "", 0, text ? slice_of(text) : SLICE_EMPTY));
+	struct job *job = job_create(type, "", 0);
+
+	if (text)
+		job_own(job, slice_of(text));
+	answer(journal, job);
 }
 
 static void fail(struct journal *journal, const struct err *err)
@@ -173,7 +115,8 @@ static void move_aside(struct journal *journal)
 		(void)snprintf(to, room, "%s.broken%s", journal->path, parts[i]);
 		(void)rename(from, to);
 	}
-	log_warn(SUBJECT, "%s is broken and was moved aside, what it held cannot be sent",
+	journal->moved = true;
+	log_warn(SUBJECT, "%s is put aside for a new one: what it held cannot be sent",
 		 journal->path);
 	free(from);
 	free(to);
@@ -184,17 +127,23 @@ static void move_aside(struct journal *journal)
 static void tell_open(struct journal *journal, struct job *opened, bool failed)
 {
 	opened->failed = failed;
+	opened->was_lost =
+		journal->moved || (journal->db && journal_db_was_lost(journal->db));
 	journal->told_open = true;
 	answer(journal, opened);
 }
 
 static bool open_db(struct journal *journal, bool may_move)
 {
-	struct job *opened = job_create(JOB_OPENED, "", 0, SLICE_EMPTY);
+	struct job *opened = job_create(JOB_OPENED, "", 0);
 	struct err err;
 
 	if (journal_db_open(&journal->db_options, loop_unix_ms() / 1000, &journal->db,
 			    &opened->index, &opened->unclean, &err)) {
+		/* Not to be remembered is no reason not to go on. */
+		if (journal->moved &&
+		    !journal_db_put_lost(journal->db, loop_unix_ms() / 1000, &err))
+			log_warn(SUBJECT, "%s", err.text);
 		tell_open(journal, opened, false);
 		return true;
 	}
@@ -211,9 +160,21 @@ static bool open_db(struct journal *journal, bool may_move)
 	return false;
 }
 
+/* The record's text: whole, whatever became of its last byte. */
+static struct slice text_of(struct journal *journal, const struct job *job)
+{
+	if (!job->open)
+		return job->text;
+	buf_clear(&journal->frame);
+	(void)buf_reserve(&journal->frame, FRAME_PLAINTEXT_MAX);
+	(void)buf_append(&journal->frame, slice_sub(job->text, 0, job->text.len - 1));
+	(void)buf_lit(&journal->frame, "}");
+	return buf_slice(&journal->frame);
+}
+
 static bool store(struct journal *journal, const struct job *job, struct err *err)
 {
-	const struct slice text = {job->text, job->len};
+	const struct slice text = text_of(journal, job);
 	const int64_t now_s = loop_unix_ms() / 1000;
 
 	switch (job->type) {
@@ -243,7 +204,7 @@ static bool drop(struct journal *journal, struct jobs *dropped, struct err *err)
 		;
 	while (err->code == ERR_NONE &&
 	       journal_db_drop_frame(journal->db, now_s, epoch, &number, err))
-		jobs_put(dropped, job_create(JOB_DROPPED, epoch, number, SLICE_EMPTY));
+		jobs_put(dropped, job_create(JOB_DROPPED, epoch, number));
 	return err->code == ERR_NONE;
 }
 
@@ -251,28 +212,22 @@ static bool write_batch(struct journal *journal, struct jobs *dropped, struct er
 {
 	bool ok = journal_db_begin(journal->db, err);
 
-	for (struct job *job = journal->batch; ok && job; job = job->next)
+	for (struct job *job = journal->batch.first; ok && job; job = job->next)
 		ok = store(journal, job, err);
+	if (journal->frame.ptr)
+		sodium_memzero(journal->frame.ptr, journal->frame.cap);
 	ok = ok && drop(journal, dropped, err) && journal_db_commit(journal->db, err);
 	if (!ok)
 		journal_db_rollback(journal->db);
 	return ok;
 }
 
-/* What became of the batch goes back to the loop, without its text. */
-static void settle_batch(struct journal *journal, enum job_type verdict)
+/* The batch goes back to the loop, with what became of it. */
+static void settle_batch(struct journal *journal, bool was_lost)
 {
-	struct job *job;
-
-	while ((job = journal->batch)) {
-		journal->batch = job->next;
-		if (verdict == JOB_LOST || job->type == JOB_FRAME)
-			answer(journal,
-			       job_create(verdict,
-					  job->type == JOB_FRAME ? job->epoch : "",
-					  job->number, SLICE_EMPTY));
-		job_destroy(job);
-	}
+	for (struct job *job = journal->batch.first; job; job = job->next)
+		job->was_lost = was_lost;
+	answer_all(journal, &journal->batch);
 }
 
 /* Writes what was taken; on failure it stays in hand. */
@@ -285,9 +240,8 @@ static void try_batch(struct journal *journal)
 	if (!journal->db && !open_db(journal, true))
 		return;
 	if (write_batch(journal, &dropped, &err)) {
-		settle_batch(journal, JOB_KEPT);
-		while ((job = jobs_take(&dropped)))
-			answer(journal, job);
+		settle_batch(journal, false);
+		answer_all(journal, &dropped);
 		if (journal->failing)
 			say(journal, JOB_OVER, NULL);
 		journal->failing = false;
@@ -313,8 +267,7 @@ static void read_one(struct journal *journal, struct job *job)
 	    (body ? journal_db_body(journal->db, job->epoch, job->number, &text, &err)
 		  : journal_db_frame(journal->db, job->epoch, job->number, &text,
 				     &err))) {
-		job->text = mem_dup(buf_slice(&text));
-		job->len = text.len;
+		job_own(job, buf_slice(&text));
 	} else if (err.code != ERR_NOT_FOUND) {
 		log_warn(SUBJECT, "%s", err.text);
 	}
@@ -325,15 +278,13 @@ static void read_one(struct journal *journal, struct job *job)
 /* Takes what there is to do: under the mutex. */
 static struct job *take_work(struct journal *journal)
 {
-	struct job *reads = journal->reads.first, **end = &journal->batch, *job;
+	struct job *reads = journal->reads.first, *job;
 
 	journal->reads = (struct jobs){0};
-	if (journal->batch)
+	if (journal->batch.first)
 		return reads;
-	for (size_t i = 0; i < BATCH_MAX && (job = jobs_take(&journal->writes)); i++) {
-		*end = job;
-		end = &job->next;
-	}
+	for (size_t i = 0; i < BATCH_MAX && (job = jobs_take(&journal->writes)); i++)
+		jobs_put(&journal->batch, job);
 	return reads;
 }
 
@@ -341,23 +292,31 @@ static struct job *take_work(struct journal *journal)
  * try. False: it is time to end, and nothing is left. */
 static bool wait_for_work(struct journal *journal, bool *retry)
 {
+	bool gathered = false;
+
 	*retry = false;
 	while (!journal->ending && !journal->reads.first) {
 		const uint64_t now_ns = uv_hrtime();
 
-		if (!journal->failing && journal->writes.first)
-			break;
-		if (!journal->failing) {
-			uv_cond_wait(&journal->more, &journal->mutex);
-		} else if (now_ns < journal->retry_ns) {
+		if (journal->failing && now_ns < journal->retry_ns) {
 			(void)uv_cond_timedwait(&journal->more, &journal->mutex,
 						journal->retry_ns - now_ns);
-		} else {
+		} else if (journal->failing) {
 			*retry = true;
+			break;
+		} else if (!journal->writes.first) {
+			journal->idle = true;
+			uv_cond_wait(&journal->more, &journal->mutex);
+			journal->idle = false;
+		} else if (!gathered) {
+			(void)uv_cond_timedwait(&journal->more, &journal->mutex,
+						GATHER_NS);
+			gathered = true;
+		} else {
 			break;
 		}
 	}
-	return !journal->ending || journal->writes.first || journal->batch ||
+	return !journal->ending || journal->writes.first || journal->batch.first ||
 	       journal->reads.first;
 }
 
@@ -379,16 +338,16 @@ static void work(void *ctx)
 			reads->next = NULL;
 			read_one(journal, reads);
 		}
-		if (journal->batch && (!journal->failing || retry || ending))
+		if (journal->batch.first && (!journal->failing || retry || ending))
 			try_batch(journal);
-		else if (!journal->batch && retry && !journal->db &&
+		else if (!journal->batch.first && retry && !journal->db &&
 			 open_db(journal, true)) {
 			journal->failing = false;
 			say(journal, JOB_OVER, NULL);
 		}
 		/* The last try was the last. */
-		if (ending && journal->batch)
-			settle_batch(journal, JOB_LOST);
+		if (ending && journal->batch.first)
+			settle_batch(journal, true);
 	}
 	journal_db_close(journal->db);
 	journal->db = NULL;
@@ -402,6 +361,8 @@ static void on_opened(struct journal *journal, struct job *job)
 	journal->index = job->index;
 	job->index = (struct journal_index){0};
 	journal->state = job->failed ? JOURNAL_FAILING : JOURNAL_KEEPING;
+	journal->opened = journal->opened || !job->failed;
+	journal->was_lost = job->was_lost;
 	journal->events->on_open(journal->ctx, job->unclean);
 }
 
@@ -409,40 +370,40 @@ static void on_settled(struct journal *journal, const struct job *job)
 {
 	const bool ours = strcmp(job->epoch, journal->epoch) == 0;
 
-	if (job->type == JOB_LOST)
+	journal->held_bytes -= job_bytes(job);
+	if (job->was_lost)
 		journal->lost++;
-	if (!job->epoch[0])
+	if (job->type != JOB_FRAME)
 		return;
 	if (ours)
 		ranges_remove(&journal->waiting, job->number);
-	if (job->type == JOB_KEPT)
+	if (!job->was_lost)
 		journal_index_add(&journal->index, job->epoch, job->number);
-	if (ours && job->type == JOB_KEPT)
-		journal->events->on_kept(journal->ctx, job->number);
-	else if (ours)
+	if (ours && job->was_lost)
 		journal->events->on_lost(journal->ctx, job->number);
+	else if (ours)
+		journal->events->on_kept(journal->ctx, job->number);
 }
 
 static void on_dropped(struct journal *journal, const struct job *job)
 {
-	journal_index_remove(&journal->index, job->epoch, job->number, journal->epoch);
+	journal_index_let_go(&journal->index, job->epoch, job->number, journal->epoch);
 	if (strcmp(job->epoch, journal->epoch) == 0)
 		journal->events->on_lost(journal->ctx, job->number);
 }
 
 static void on_read(struct journal *journal, const struct job *job)
 {
-	const struct slice text = {job->text, job->len};
-
 	if (job->type == JOB_READ_BODY) {
-		journal->events->on_body(journal->ctx, job->epoch, job->number, text);
+		journal->events->on_body(journal->ctx, job->epoch, job->number,
+					 job->text);
 		return;
 	}
 	/* One that cannot be read is not there, whatever the index said. */
-	if (!text.ptr)
+	if (!job->text.ptr)
 		journal_index_remove(&journal->index, job->epoch, job->number,
 				     journal->epoch);
-	journal->events->on_frame(journal->ctx, job->epoch, job->number, text);
+	journal->events->on_frame(journal->ctx, job->epoch, job->number, job->text);
 }
 
 static void on_trouble(struct journal *journal, const struct job *job)
@@ -450,7 +411,7 @@ static void on_trouble(struct journal *journal, const struct job *job)
 	char reason[256];
 
 	journal->state = JOURNAL_FAILING;
-	(void)snprintf(reason, sizeof(reason), "%.*s", (int)job->len, job->text);
+	(void)snprintf(reason, sizeof(reason), "%.*s", SLICE_ARG(job->text));
 	log_warn(SUBJECT, "what leaves is not kept for later: %s", reason);
 	journal->events->on_trouble(journal->ctx, reason, journal->lost);
 }
@@ -469,8 +430,9 @@ static void on_answer(struct journal *journal, struct job *job)
 	case JOB_OPENED:
 		on_opened(journal, job);
 		break;
-	case JOB_KEPT:
-	case JOB_LOST:
+	case JOB_FRAME:
+	case JOB_BODY:
+	case JOB_STOPPED:
 		on_settled(journal, job);
 		break;
 	case JOB_DROPPED:
@@ -485,10 +447,6 @@ static void on_answer(struct journal *journal, struct job *job)
 		break;
 	case JOB_OVER:
 		on_over(journal);
-		break;
-	case JOB_FRAME:
-	case JOB_BODY:
-	case JOB_STOPPED:
 		break;
 	}
 }
@@ -506,7 +464,10 @@ static void on_done(uv_async_t *async)
 	uv_mutex_unlock(&journal->mutex);
 	while ((job = jobs_take(&done))) {
 		on_answer(journal, job);
-		job_destroy(job);
+		if (job->type < JOB_OPENED)
+			job_give(&journal->spare_jobs, job);
+		else
+			job_destroy(job);
 	}
 }
 
@@ -529,8 +490,12 @@ static bool derive_key(struct journal *journal, struct crypto *crypto,
 
 static void journal_free(struct journal *journal)
 {
+	assert(!journal->held_bytes);
 	journal_index_finish(&journal->index);
 	ranges_finish(&journal->waiting);
+	pool_finish(&journal->copies);
+	pool_finish(&journal->spare_jobs);
+	buf_finish(&journal->frame);
 	sodium_free(journal->key);
 	free(journal->path);
 	free(journal);
@@ -545,6 +510,9 @@ struct journal *journal_create(struct loop *loop, const struct journal_options *
 	memcpy(journal->epoch, options->epoch, sizeof(journal->epoch));
 	journal->events = options->events;
 	journal->ctx = options->ctx;
+	journal->copies.max_bytes = JOURNAL_SPARE_MAX;
+	journal->spare_jobs.max_bytes = SPARE_JOBS_BYTES;
+	buf_init(&journal->frame, FRAME_PLAINTEXT_MAX);
 	if (!derive_key(journal, loop->crypto, options->keypair, err)) {
 		journal_free(journal);
 		return NULL;
@@ -597,6 +565,16 @@ enum journal_state journal_state(const struct journal *journal)
 	return journal->state;
 }
 
+bool journal_was_opened(const struct journal *journal)
+{
+	return journal->opened;
+}
+
+bool journal_was_lost(const struct journal *journal)
+{
+	return journal->was_lost;
+}
+
 const struct journal_index *journal_index(const struct journal *journal)
 {
 	return &journal->index;
@@ -617,33 +595,73 @@ uint64_t journal_lost(const struct journal *journal)
 	return journal->lost;
 }
 
+void journal_refuse(struct journal *journal, const char *epoch, uint64_t number)
+{
+	journal_index_refuse(&journal->index, epoch, number);
+}
+
 bool journal_can_take(const struct journal *journal)
 {
 	return journal->state == JOURNAL_KEEPING;
 }
 
-static bool put(struct journal *journal, struct job *job)
+/* Hands @job, to be done, to the thread. Waking it costs more than all else here, so a
+ * burst of what is to be written does that once. */
+static void give(struct journal *journal, struct jobs *jobs, struct job *job)
 {
-	bool full;
+	bool wake;
 
 	uv_mutex_lock(&journal->mutex);
-	full = journal->writes.bytes > JOURNAL_QUEUE_MAX;
-	if (!full) {
-		jobs_put(&journal->writes, job);
-		uv_cond_signal(&journal->more);
-	}
+	jobs_put(jobs, job);
+	wake = journal->idle || jobs == &journal->reads;
+	journal->idle = false;
 	uv_mutex_unlock(&journal->mutex);
-	if (full) {
+	if (wake)
+		uv_cond_signal(&journal->more);
+}
+
+/* Has a record written; false when too much waits, or it ends. */
+static bool put(struct journal *journal, struct job *job)
+{
+	if (journal->ending || journal->held_bytes > JOURNAL_QUEUE_MAX) {
 		journal->lost++;
-		job_destroy(job);
+		job_give(&journal->spare_jobs, job);
+		return false;
 	}
-	return !full;
+	journal->held_bytes += job_bytes(job);
+	give(journal, &journal->writes, job);
+	return true;
+}
+
+static bool put_copy(struct journal *journal, struct job *job, struct slice text)
+{
+	job->memory = shared_take(&journal->copies, text.len);
+	job->memory->used = text.len;
+	memcpy(job->memory->data, text.ptr, text.len);
+	job->text = (struct slice){job->memory->data, text.len};
+	return put(journal, job);
+}
+
+bool journal_hold(struct journal *journal, uint64_t number, struct shared *memory,
+		  struct slice frame)
+{
+	struct job *job =
+		job_take(&journal->spare_jobs, JOB_FRAME, journal->epoch, number);
+
+	job->memory = shared_hold(memory);
+	job->text = frame;
+	job->open = true;
+	if (!put(journal, job))
+		return false;
+	ranges_add(&journal->waiting, number);
+	return true;
 }
 
 bool journal_put_of(struct journal *journal, const char *epoch, uint64_t number,
 		    struct slice frame)
 {
-	if (!put(journal, job_create(JOB_FRAME, epoch, number, frame)))
+	if (!put_copy(journal, job_take(&journal->spare_jobs, JOB_FRAME, epoch, number),
+		      frame))
 		return false;
 	if (strcmp(epoch, journal->epoch) == 0)
 		ranges_add(&journal->waiting, number);
@@ -665,23 +683,23 @@ bool journal_put(struct journal *journal, uint64_t number, struct slice frame)
 
 bool journal_put_body(struct journal *journal, uint64_t seq, struct slice event)
 {
-	return put(journal, job_create(JOB_BODY, journal->epoch, seq, event));
+	return put_copy(journal,
+			job_take(&journal->spare_jobs, JOB_BODY, journal->epoch, seq),
+			event);
 }
 
 void journal_put_stopped(struct journal *journal)
 {
-	(void)put(journal, job_create(JOB_STOPPED, journal->epoch, 0, SLICE_EMPTY));
+	(void)put(journal,
+		  job_take(&journal->spare_jobs, JOB_STOPPED, journal->epoch, 0));
 }
 
 static void ask(struct journal *journal, enum job_type type, const char *epoch,
 		uint64_t number)
 {
-	struct job *job = job_create(type, epoch, number, SLICE_EMPTY);
-
-	uv_mutex_lock(&journal->mutex);
-	jobs_put(&journal->reads, job);
-	uv_cond_signal(&journal->more);
-	uv_mutex_unlock(&journal->mutex);
+	if (!journal->ending) /* else nobody is there who answers */
+		give(journal, &journal->reads,
+		     job_take(&journal->spare_jobs, type, epoch, number));
 }
 
 void journal_read(struct journal *journal, const char *epoch, uint64_t number)

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "agent/journal_index.h"
+#include "agent/shared.h"
 #include "wire/base/slice.h"
 #include "wire/host/loop.h"
 
@@ -16,8 +17,11 @@
  */
 struct journal;
 
-/* Bytes that wait for the disk: what a harness at full pace makes in two minutes. */
+/* Memory of what waits for the disk, or is being written: what a harness at full pace
+ * makes in two minutes. */
 #define JOURNAL_QUEUE_MAX (8u << 20)
+/* Memory kept for what comes next, beside that. */
+#define JOURNAL_SPARE_MAX (1u << 20)
 /* After the disk refused: tried again; our choice. */
 #define JOURNAL_RETRY_MS 5000
 
@@ -58,10 +62,15 @@ struct journal_options {
 struct journal *journal_create(struct loop *loop, const struct journal_options *options,
 			       struct err *err);
 /* Waits until the disk has what it takes, then closes; on_kept and on_lost may be
- * called. */
+ * called: what they put is refused, what they ask for not answered. */
 void journal_destroy(struct journal *journal);
 
 enum journal_state journal_state(const struct journal *journal);
+/* What feed_state may say of older epochs. */
+bool journal_was_opened(const struct journal *journal);
+/* Its file was broken and moved aside, in this start or in one since which nothing was
+ * let go. */
+bool journal_was_lost(const struct journal *journal);
 /* What the disk has, of this epoch too. */
 const struct journal_index *journal_index(const struct journal *journal);
 /* What was taken and is not on disk yet. */
@@ -70,10 +79,17 @@ const struct ranges *journal_waiting(const struct journal *journal);
 int64_t journal_bytes(const struct journal *journal);
 uint64_t journal_lost(const struct journal *journal);
 
+/* journal_index_refuse() of what the disk has. */
+void journal_refuse(struct journal *journal, const char *epoch, uint64_t number);
 /* Would it take a frame now, and be likely to keep it? */
 bool journal_can_take(const struct journal *journal);
-/* Takes a copy of a frame of this epoch, in place of one that it has; false (and counted
- * as lost) when too much waits. */
+/* Takes a frame of this epoch, in place of one that it has, without copying it: holds
+ * @memory, which @frame is in, until on_kept() or on_lost(). Of @frame it reads all but
+ * the last byte, which was }: from there on the memory may be written. False (and counted
+ * as lost) when too much waits; then it holds nothing. */
+bool journal_hold(struct journal *journal, uint64_t number, struct shared *memory,
+		  struct slice frame);
+/* The same of a copy. */
 bool journal_put(struct journal *journal, uint64_t number, struct slice frame);
 /* The same of any epoch: the parts of an older frame that a relay found too large. */
 bool journal_put_of(struct journal *journal, const char *epoch, uint64_t number,

@@ -1,5 +1,7 @@
 #include "agent/journal_db.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,8 @@ static const char *const migrations[] = {
 	"CREATE TABLE body(id INTEGER PRIMARY KEY, epoch TEXT NOT NULL,"
 	" number INTEGER NOT NULL, at INTEGER NOT NULL, sealed BLOB NOT NULL,"
 	" UNIQUE(epoch, number));",
+	"ALTER TABLE epoch ADD COLUMN let_go INTEGER NOT NULL DEFAULT 0;",
+	"CREATE TABLE lost(at INTEGER NOT NULL);", /* an older file, as broken */
 	NULL,
 };
 
@@ -59,8 +63,9 @@ struct journal_db {
 	struct sqlite3 *db;
 	struct journal_db_options options;
 	struct sqlite3_stmt *put[KINDS], *get[KINDS], *oldest[KINDS], *drop[KINDS];
-	struct sqlite3_stmt *note_last, *note_stopped;
+	struct sqlite3_stmt *note_last, *note_stopped, *note_let_go;
 	int64_t bytes[KINDS];
+	int64_t lost; /* rows of that table: none or one */
 	struct buf sealed;
 };
 
@@ -135,7 +140,10 @@ static bool prepare(struct journal_db *db, struct err *err)
 	       db_prepare(db->db,
 			  "INSERT INTO epoch(name, last, stopped) VALUES(?1, 0, 1)"
 			  " ON CONFLICT DO UPDATE SET stopped = 1",
-			  &db->note_stopped, err);
+			  &db->note_stopped, err) &&
+	       db_prepare(db->db,
+			  "UPDATE epoch SET let_go = max(let_go, ?2) WHERE name = ?1",
+			  &db->note_let_go, err);
 }
 
 /* Steps a statement that gives rows; calls @row for each. */
@@ -152,6 +160,13 @@ static bool each_row(struct journal_db *db, const char *sql,
 		row(ctx, statement);
 	(void)sqlite3_finalize(statement);
 	return code == SQLITE_DONE || db_fail(db->db, err, "read the journal");
+}
+
+static void on_count(void *ctx, struct sqlite3_stmt *statement)
+{
+	int64_t *count = ctx;
+
+	*count = sqlite3_column_int64(statement, 0);
 }
 
 static void on_bytes(void *ctx, struct sqlite3_stmt *statement)
@@ -184,10 +199,13 @@ static void on_epoch(void *ctx, struct sqlite3_stmt *statement)
 {
 	const char *name = epoch_name(statement, 0);
 	const int64_t last = sqlite3_column_int64(statement, 1);
+	const int64_t let_go = sqlite3_column_int64(statement, 3);
 	struct journal_epoch *epoch = name ? journal_index_find(ctx, name) : NULL;
 
 	if (epoch && last > 0 && (uint64_t)last > epoch->last && last <= FRAME_NUMBER_MAX)
 		epoch->last = (uint64_t)last;
+	if (epoch && let_go > 0)
+		epoch->let_go = (uint64_t)let_go;
 }
 
 struct before {
@@ -228,13 +246,14 @@ static bool load(struct journal_db *db, int64_t now_s, struct journal_index *ind
 		 bool *unclean, struct err *err)
 {
 	static const char epochs[] =
-		"SELECT name, last, stopped FROM epoch ORDER BY name";
+		"SELECT name, last, stopped, let_go FROM epoch ORDER BY name";
 	struct before before = {.current = db->options.epoch};
 
 	for (int kind = 0; kind < KINDS; kind++)
 		if (!each_row(db, bytes_sql[kind], on_bytes, &db->bytes[kind], err))
 			return false;
-	if (!drop_old(db, now_s, err) ||
+	if (!each_row(db, "SELECT count(*) FROM lost", on_count, &db->lost, err) ||
+	    !drop_old(db, now_s, err) ||
 	    !each_row(db, "SELECT epoch, number FROM frame ORDER BY epoch, number",
 		      on_frame, index, err) ||
 	    !each_row(db, epochs, on_epoch, index, err) ||
@@ -277,6 +296,7 @@ void journal_db_close(struct journal_db *db)
 	}
 	(void)sqlite3_finalize(db->note_last);
 	(void)sqlite3_finalize(db->note_stopped);
+	(void)sqlite3_finalize(db->note_let_go);
 	db_close(db->db);
 	buf_finish(&db->sealed);
 	free(db);
@@ -291,7 +311,7 @@ bool journal_db_begin(struct journal_db *db, struct err *err)
 
 bool journal_db_commit(struct journal_db *db, struct err *err)
 {
-	return db_exec(db->db, "COMMIT", err);
+	return db_commit(db->db, err);
 }
 
 void journal_db_rollback(struct journal_db *db)
@@ -353,6 +373,25 @@ bool journal_db_put_stopped(struct journal_db *db, struct err *err)
 	return run(db, db->note_stopped, err);
 }
 
+bool journal_db_put_lost(struct journal_db *db, int64_t now_s, struct err *err)
+{
+	char sql[80];
+
+	if (db->lost)
+		return true;
+	(void)snprintf(sql, sizeof(sql), "INSERT INTO lost(at) VALUES(%" PRId64 ")",
+		       now_s);
+	if (!db_exec(db->db, sql, err))
+		return false;
+	db->lost = 1;
+	return true;
+}
+
+bool journal_db_was_lost(const struct journal_db *db)
+{
+	return db->lost != 0;
+}
+
 /* ---- letting go ---- */
 
 static bool is_too_much(const struct journal_db *db, enum kind kind)
@@ -362,6 +401,15 @@ static bool is_too_much(const struct journal_db *db, enum kind kind)
 	if (kind == BODY && db->bytes[BODY] > max / 2)
 		return true;
 	return kind == FRAME && journal_db_bytes(db) > max;
+}
+
+/* Once frames are let go, an epoch that is not here is more likely one of those. */
+static bool forget_loss(struct journal_db *db, enum kind kind, struct err *err)
+{
+	if (kind != FRAME || !db->lost)
+		return true;
+	db->lost = 0;
+	return db_exec(db->db, "DELETE FROM lost", err);
 }
 
 static bool drop_oldest(struct journal_db *db, enum kind kind, int64_t now_s,
@@ -390,13 +438,16 @@ static bool drop_oldest(struct journal_db *db, enum kind kind, int64_t now_s,
 	if (!run(db, db->drop[kind], err))
 		return false;
 	db->bytes[kind] -= bytes;
-	return db_exec(db->db, VACUUM, err);
+	return forget_loss(db, kind, err) && db_exec(db->db, VACUUM, err);
 }
 
 bool journal_db_drop_frame(struct journal_db *db, int64_t now_s, char epoch[17],
 			   uint64_t *number, struct err *err)
 {
-	return drop_oldest(db, FRAME, now_s, epoch, number, err);
+	if (!drop_oldest(db, FRAME, now_s, epoch, number, err))
+		return false;
+	bind_place(db->note_let_go, epoch, *number);
+	return run(db, db->note_let_go, err);
 }
 
 bool journal_db_drop_body(struct journal_db *db, int64_t now_s, struct err *err)

@@ -44,6 +44,11 @@ bool journal_db_put_body(struct journal_db *db, const char *epoch, uint64_t seq,
 /* This epoch has said that it stops. */
 bool journal_db_put_stopped(struct journal_db *db, struct err *err);
 
+/* An older file was broken and is lost with what it held: remembered until frames of this
+ * one are let go. */
+bool journal_db_put_lost(struct journal_db *db, int64_t now_s, struct err *err);
+bool journal_db_was_lost(const struct journal_db *db);
+
 /* Takes out the oldest frame that is one too many or too old; false: there is none, or
  * that failed (then err->code is set). */
 bool journal_db_drop_frame(struct journal_db *db, int64_t now_s, char epoch[17],

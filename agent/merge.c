@@ -6,15 +6,17 @@
 #include "wire/base/clock.h"
 #include "wire/frame/limits.h"
 
+#define DIGITS_MAX 20 /* of a number of 64 bits; the power beyond has no room there */
 #define LEN(literal) (sizeof(literal) - 1)
 #define MARK ",\"merged\":"
 #define PAYLOAD ",\"payload\":"
 
 static uint32_t digits(uint64_t n)
 {
+	uint64_t power = 10;
 	uint32_t count = 1;
 
-	for (; n >= 10; n /= 10)
+	for (; n >= power && count < DIGITS_MAX; power *= 10)
 		count++;
 	return count;
 }
@@ -49,19 +51,21 @@ static void write_mark(char *at, uint64_t sources)
 		*--end = (char)('0' + sources % 10);
 }
 
-static void set_stamp(struct record *record, const struct queue_event *event)
+static void set_stamp(struct record *record, const struct queue_event *event,
+		      uint32_t stamp)
 {
-	record->seq = event->seq;
+	record->newer = (uint32_t)(event->seq - record->arrival);
 	record->unix_ms = event->unix_ms;
 	record->monotonic_ms = event->monotonic_ms;
-	record->stamp_len = (uint16_t)stamp_bytes(event);
+	record->stamp_len = (uint16_t)stamp;
 }
 
 struct record *merge_push(struct fifo *fifo, const struct queue_event *event,
 			  struct open_event *open)
 {
 	const size_t payload_at = event->header.len + event->extra.len + LEN(PAYLOAD);
-	struct record *record = fifo_push(fifo, payload_at + event->payload.len + 1);
+	struct record *record =
+		fifo_push(fifo, payload_at + event->payload.len + 1, event->urgency);
 	char *at = record->text;
 
 	assert(event->header.len <= UINT16_MAX);
@@ -70,13 +74,12 @@ struct record *merge_push(struct fifo *fifo, const struct queue_event *event,
 	at = put(at, SLICE(PAYLOAD));
 	at = put(at, event->payload);
 	*at = '}';
-	set_stamp(record, event);
 	record->arrival = event->seq;
+	set_stamp(record, event, stamp_bytes(event));
 	record->sources = 1;
 	record->header_len = (uint16_t)event->header.len;
 	record->kind_len = (uint16_t)(event->kind.len + 2);
 	record->slot = (int16_t)event->slot;
-	record->urgency = (uint8_t)event->urgency;
 	*open = (struct open_event){0};
 	if (event->chunk.ptr) {
 		open->record = record;
@@ -97,14 +100,15 @@ static bool same(const struct record *record, uint32_t from, uint32_t to,
 
 /* Slot, session and turn, kind and marks, and every byte of the payload outside the text.
  */
-static bool belongs(const struct open_event *open, const struct queue_event *event)
+static bool belongs(const struct open_event *open, const struct queue_event *event,
+		    uint32_t stamp)
 {
 	const struct record *record = open->record;
 	const struct slice payload = event->payload;
 	const size_t before = (size_t)(event->chunk.ptr - payload.ptr);
 
 	return same(record, record->stamp_len, record->header_len,
-		    slice_sub(event->header, stamp_bytes(event), event->header.len)) &&
+		    slice_sub(event->header, stamp, event->header.len)) &&
 	       same(record, record->header_len + mark_bytes(record->sources),
 		    open->payload_at - (uint32_t)LEN(PAYLOAD), event->extra) &&
 	       same(record, open->payload_at, open->text_at,
@@ -138,7 +142,7 @@ bool merge_join(struct fifo *fifo, struct open_event *open,
 	size_t len;
 
 	if (!record || !event->chunk.ptr || event->chunk.len > max ||
-	    !belongs(open, event))
+	    event->seq - record->arrival >= UINT32_MAX || !belongs(open, event, stamp))
 		return false;
 	old_stamp = record->stamp_len;
 	old_mark = mark_bytes(record->sources);
@@ -160,7 +164,7 @@ bool merge_join(struct fifo *fifo, struct open_event *open,
 	shift(open, stamp - old_stamp);
 	record->header_len = (uint16_t)(record->header_len + stamp - old_stamp);
 
-	set_stamp(record, event);
+	set_stamp(record, event, stamp);
 	record->sources++;
 	assert(record->len == len);
 	return true;

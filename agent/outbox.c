@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sodium.h>
-
 #include "wire/base/mem.h"
 #include "wire/base/pool.h"
 #include "wire/frame/limits.h"
@@ -58,18 +56,27 @@ static void give_room(struct pool *pool, struct buf *buf)
 	buf_init(buf, buf->max);
 }
 
-/* Small frames are kept in small blocks, with room for any suffix. */
-static void keep_in_less(struct pool *pool, struct buf *buf)
+/* An empty plaintext with room for @bytes. */
+static void take_memory(struct pool *pool, struct outbox_frame *frame, size_t bytes)
 {
-	struct buf less = *buf;
+	frame->memory = shared_take(pool, bytes);
+	buf_init(&frame->plaintext, shared_room(frame->memory));
+	frame->plaintext.ptr = frame->memory->data;
+	frame->plaintext.cap = frame->plaintext.max; /* so it is never moved */
+}
 
-	if (buf->len + FRAME_SUFFIX_MAX > buf->cap / 2)
+/* Small frames are in small blocks, with room for any suffix. */
+static void settle_in_less(struct pool *pool, struct outbox_frame *frame)
+{
+	struct shared *memory = frame->memory;
+	const struct slice body = buf_slice(&frame->plaintext);
+
+	if (body.len + FRAME_SUFFIX_MAX > shared_room(memory) / 2)
 		return;
-	take_room(pool, &less, buf->len + FRAME_SUFFIX_MAX);
-	memcpy(less.ptr, buf->ptr, buf->len);
-	sodium_memzero(buf->ptr, buf->len);
-	give_room(pool, buf);
-	*buf = less;
+	take_memory(pool, frame, body.len + FRAME_SUFFIX_MAX);
+	(void)buf_append(&frame->plaintext, body);
+	memory->used = body.len;
+	shared_let_go(memory);
 }
 
 static struct outbox_frame *frame_create(struct pool *pool)
@@ -78,8 +85,7 @@ static struct outbox_frame *frame_create(struct pool *pool)
 	struct outbox_frame *frame = pool_take(pool, &bytes);
 
 	*frame = (struct outbox_frame){.state = OUTBOX_UNSENT};
-	buf_init(&frame->plaintext, FRAME_PLAINTEXT_MAX);
-	take_room(pool, &frame->plaintext, FRAME_PLAINTEXT_MAX);
+	take_memory(pool, frame, FRAME_PLAINTEXT_MAX);
 	buf_init(&frame->text, TEXT_MAX);
 	take_room(pool, &frame->text, TEXT_MAX);
 	return frame;
@@ -89,8 +95,7 @@ static void frame_destroy(struct pool *pool, struct outbox_frame *frame)
 {
 	if (!frame)
 		return;
-	sodium_memzero(frame->plaintext.ptr, frame->plaintext.cap);
-	give_room(pool, &frame->plaintext);
+	shared_let_go(frame->memory);
 	give_room(pool, &frame->text);
 	pool_give(pool, frame, sizeof(*frame));
 }
@@ -108,7 +113,7 @@ void outbox_destroy(struct outbox *outbox)
 
 static size_t kept_bytes(const struct outbox_frame *frame)
 {
-	return sizeof(*frame) + frame->plaintext.cap;
+	return sizeof(*frame) + frame->memory->bytes;
 }
 
 /* Of gone frames nothing need be known below the oldest one that is still here. */
@@ -200,17 +205,27 @@ uint64_t outbox_pass(struct outbox *outbox)
 	return number;
 }
 
-void outbox_mark(const struct outbox *outbox, struct outbox_frame *frame, bool replayed)
+void outbox_mark(struct outbox *outbox, struct outbox_frame *frame, bool replayed)
 {
 	struct buf *plaintext = &frame->plaintext;
 
 	if (frame->body_bytes) {
 		buf_truncate(plaintext, frame->body_bytes);
 		plaintext->ptr[plaintext->len - 1] = '}';
+	} else {
+		settle_in_less(&outbox->pool, frame);
 	}
 	frame->body_bytes = plaintext->len;
 	(void)frame_write_suffix(plaintext, outbox->epoch, frame->number, replayed);
-	assert(buf_ok(plaintext));
+	assert(buf_ok(plaintext) && plaintext->len <= FRAME_PLAINTEXT_MAX);
+}
+
+void outbox_empty(struct outbox *outbox, struct outbox_frame *frame)
+{
+	shared_let_go(frame->memory);
+	take_memory(&outbox->pool, frame, FRAME_PLAINTEXT_MAX);
+	buf_clear(&frame->text);
+	frame->body_bytes = 0;
 }
 
 struct outbox_frame *outbox_find(const struct outbox *outbox, const uint8_t id[32])
@@ -230,7 +245,6 @@ void outbox_accept(struct outbox *outbox, struct outbox_frame *frame, int64_t no
 	frame->state = OUTBOX_KEPT;
 	frame->acked_ms = now_ms;
 	give_room(&outbox->pool, &frame->text);
-	keep_in_less(&outbox->pool, &frame->plaintext);
 	outbox->kept_bytes += kept_bytes(frame);
 	outbox_expire(outbox, now_ms);
 }
@@ -245,6 +259,12 @@ void outbox_disconnect(struct outbox *outbox)
 {
 	for (size_t i = 0; i < outbox->in_flight; i++)
 		outbox->flight[i]->state = OUTBOX_UNSENT;
+}
+
+void outbox_unseal(struct outbox *outbox)
+{
+	for (size_t i = 0; i < outbox->in_flight; i++)
+		outbox->flight[i]->sealed_ms = -OUTBOX_SEAL_MS;
 }
 
 struct outbox_frame *outbox_unsent(const struct outbox *outbox)

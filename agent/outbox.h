@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "agent/queue.h"
+#include "agent/shared.h"
 #include "wire/base/buf.h"
 
 /* The frames of this epoch: in flight until the relay's OK, then kept for `want`. Pure:
@@ -30,10 +31,11 @@ enum outbox_state {
 struct outbox_frame {
 	uint64_t number;
 	enum outbox_state state;
-	struct buf plaintext; /* with suffix */
-	size_t body_bytes;    /* of plaintext before the suffix took its last brace */
-	struct buf text;      /* the sealed event, in flight only */
-	uint8_t id[32];       /* of that event */
+	struct shared *memory; /* of plaintext; the journal may hold it, too */
+	struct buf plaintext;  /* with suffix; the memory is not the buffer's own */
+	size_t body_bytes;     /* of plaintext before the suffix took its last brace */
+	struct buf text;       /* the sealed event, in flight only */
+	uint8_t id[32];        /* of that event */
 	int64_t sealed_ms, sent_ms, acked_ms;
 	size_t held_bytes; /* what the queue's budget was told of it */
 	struct queue_frame content;
@@ -55,8 +57,12 @@ uint64_t outbox_pass(struct outbox *outbox);
 /* The frame in flight that OUTBOX_NUMBERS_MAX others have overtaken, so that the relay
  * will never take it: the caller gives it up. NULL: there is none. */
 struct outbox_frame *outbox_straggler(const struct outbox *outbox);
-/* Writes the suffix behind the packed body, or replaces the one that is there. */
-void outbox_mark(const struct outbox *outbox, struct outbox_frame *frame, bool replayed);
+/* Writes the suffix behind the packed body, or replaces the one that is there. The first
+ * time a small body moves to a small block. After that nothing before the body's last
+ * byte changes, so that memory may be held and read by others. */
+void outbox_mark(struct outbox *outbox, struct outbox_frame *frame, bool replayed);
+/* Takes plaintext and sealed event from a frame, in flight, that is packed anew. */
+void outbox_empty(struct outbox *outbox, struct outbox_frame *frame);
 
 /* The frame in flight whose event has this id, or NULL. */
 struct outbox_frame *outbox_find(const struct outbox *outbox, const uint8_t id[32]);
@@ -68,6 +74,8 @@ void outbox_refuse(struct outbox *outbox, struct outbox_frame *frame);
 
 /* The connection is gone: all in flight have to be sent again. */
 void outbox_disconnect(struct outbox *outbox);
+/* What is in flight has to be sealed anew before it is sent again. */
+void outbox_unseal(struct outbox *outbox);
 /* The oldest UNSENT frame, or NULL. */
 struct outbox_frame *outbox_unsent(const struct outbox *outbox);
 /* When the oldest SENT frame will have waited too long; -1: none waits. */

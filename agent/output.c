@@ -86,7 +86,37 @@ static void refill(struct output *output, int64_t now_ms)
 		output->tokens = output->burst;
 }
 
-/* output->line is done, or full (@partial). */
+/* How many bytes at its end begin a character and do not end it. */
+static size_t begun(struct slice text)
+{
+	for (size_t n = 1; n <= 3 && n <= text.len; n++) {
+		const uint8_t byte = (uint8_t)text.ptr[text.len - n];
+		const size_t whole = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+
+		if ((byte & 0xc0) != 0x80)
+			return byte >= 0xc0 && whole > n ? n : 0;
+	}
+	return 0;
+}
+
+static void take_line(struct output *output, bool partial, output_emit *emit, void *ctx);
+
+/* The line so far, without the character that has only begun at its end: its rest comes
+ * with the next bytes. */
+static void take_part(struct output *output, output_emit *emit, void *ctx)
+{
+	const size_t rest = begun(buf_slice(&output->line));
+	char kept[3];
+
+	if (rest == output->line.len)
+		return;
+	memcpy(kept, output->line.ptr + output->line.len - rest, rest);
+	buf_truncate(&output->line, output->line.len - rest);
+	take_line(output, true, emit, ctx);
+	(void)buf_append(&output->line, (struct slice){kept, rest});
+}
+
+/* output->line is done, or a part of it (@partial). */
 static void take_line(struct output *output, bool partial, output_emit *emit, void *ctx)
 {
 	int64_t cost = (int64_t)output->line.len + 1;
@@ -126,7 +156,7 @@ void output_feed(struct output *output, struct slice bytes, int64_t now_ms,
 			bytes = slice_sub(bytes, 1, bytes.len);
 			take_line(output, false, emit, ctx);
 		} else if (output->line.len == OUTPUT_LINE_BYTES) {
-			take_line(output, true, emit, ctx);
+			take_part(output, emit, ctx);
 		}
 	}
 	/* Lines wait for nobody; a count of dropped ones alone waits for output_flush().
@@ -149,6 +179,14 @@ bool output_spend(struct output *output, size_t bytes, int64_t now_ms)
 	}
 	output->tokens -= (int64_t)bytes;
 	return true;
+}
+
+void output_pause(struct output *output, int64_t now_ms, output_emit *emit, void *ctx)
+{
+	refill(output, now_ms);
+	if (output->line.len > 0)
+		take_part(output, emit, ctx);
+	say(output, false, emit, ctx);
 }
 
 void output_flush(struct output *output, int64_t now_ms, output_emit *emit, void *ctx)

@@ -46,7 +46,10 @@ bool output_is_waiting(const struct output *output);
 /* Takes @bytes off what may pass, for a line that goes another way; false, and it counts
  * as suppressed, when there is not enough. */
 bool output_spend(struct output *output, size_t bytes, int64_t now_ms);
-/* Says what is left: an unfinished line and the count of suppressed ones. */
+/* Says an unfinished line as far as it goes (a character that has only begun waits), and
+ * the count of suppressed ones. */
+void output_pause(struct output *output, int64_t now_ms, output_emit *emit, void *ctx);
+/* The same at the end of the stream: all that is left. */
 void output_flush(struct output *output, int64_t now_ms, output_emit *emit, void *ctx);
 /* Appends the tail as clean UTF-8. */
 void output_tail(const struct output *output, struct buf *out);

@@ -12,7 +12,7 @@ void pacer_init(struct pacer *pacer, int64_t tick_ms, int64_t linger_ms, int64_t
 		.linger_ms = linger_ms,
 		.last_ms = now_ms,
 		.waiting_ms = -1,
-		.backfill_ms = now_ms,
+		.backfill_us = now_ms * 1000,
 	};
 }
 
@@ -36,7 +36,19 @@ static int64_t next_tick(const struct pacer *pacer)
 /* The next frame beyond the ticks. */
 static int64_t next_extra(const struct pacer *pacer, uint32_t per_second)
 {
-	return pacer->backfill_ms + (999 + per_second) / per_second;
+	return (pacer->backfill_us + 1000000 / per_second + 999) / 1000;
+}
+
+/* A timer is late by some of a millisecond each time: the next one is due as if it had
+ * not been, unless it was late by a whole frame. */
+static void note_backfill(struct pacer *pacer, int64_t now_ms, uint32_t per_second)
+{
+	const int64_t gap_us = per_second ? 1000000 / per_second : 0;
+	const int64_t due_us = pacer->backfill_us + gap_us;
+
+	pacer->backfill_us = now_ms * 1000;
+	if (due_us < pacer->backfill_us && pacer->backfill_us - due_us <= gap_us)
+		pacer->backfill_us = due_us;
 }
 
 int64_t pacer_next(struct pacer *pacer, int64_t now_ms, unsigned claims,
@@ -76,12 +88,12 @@ enum pacer_claim pacer_take(struct pacer *pacer, int64_t now_ms, unsigned claims
 	if (next < 0 || now_ms < next)
 		return PACER_NONE;
 	if (now_ms < next_tick(pacer)) {
-		pacer->backfill_ms = now_ms;
+		note_backfill(pacer, now_ms, backfill_per_second);
 		return PACER_BACKFILL;
 	}
 	claim = first_of(pacer, claims);
 	if (claim == PACER_BACKFILL) {
-		pacer->backfill_ms = now_ms;
+		note_backfill(pacer, now_ms, backfill_per_second);
 		pacer->others = 0;
 	} else {
 		pacer->others = has(claims, PACER_BACKFILL) ? pacer->others + 1 : 0;

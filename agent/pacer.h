@@ -22,7 +22,7 @@ struct pacer {
 	int64_t tick_ms, linger_ms;
 	int64_t last_ms;    /* of the last tick that was used; at first: of the start */
 	int64_t waiting_ms; /* since when something has been waiting; -1: nothing waits */
-	int64_t backfill_ms; /* of the last backfill frame */
+	int64_t backfill_us; /* when the last backfill frame was due */
 	unsigned others;     /* ticks in a row that others had while backfill waited */
 };
 

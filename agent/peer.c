@@ -176,7 +176,7 @@ void peer_read(struct peer *peer, const struct acp_line *line, const struct acp_
 	struct feed_context context = channel ? report_context(channel) : *elsewhere;
 
 	if (channel && channel->turn && line->shape != ACP_BROKEN)
-		channel->turn->clock.heard_ms = loop_now_ms();
+		turn_note_frame(peer->turns, channel);
 	if (channel && session_is_replay(channel, line))
 		return;
 	if (is_permission(line))

@@ -35,7 +35,7 @@ struct request {
 	struct buf key;          /* direction and id */
 	struct session *session; /* NULL: none, or not known yet */
 	char *name;              /* ROLE_OPEN: base name of its folder */
-	bool is_new;
+	bool is_new, loads;
 	char nonce[PERMISSION_NONCE_LEN + 1];
 	uint64_t seq;
 	struct buf whole;
@@ -46,8 +46,9 @@ struct direction {
 	struct proxy *proxy;
 	enum feed_direction way;
 	struct reader reader;
-	bool skips;  /* to the next line's end: bytes before were lost */
-	bool missed; /* something; since the last prompt */
+	struct acp_alike alike; /* of its lines */
+	bool skips;             /* to the next line's end: bytes before were lost */
+	bool missed;            /* something; since the last prompt */
 };
 
 struct proxy {
@@ -67,6 +68,7 @@ struct proxy {
 static void on_prompt(struct proxy *proxy, struct session *session,
 		      const struct acp_line *line)
 {
+	sessions_end_load(session); /* should the answer not have been seen */
 	/* An answer that was never seen: what it would have ended is over. */
 	if (session->turn && proxy->read.missed)
 		sessions_end_turn(&proxy->sessions, session, SLICE_EMPTY, NULL);
@@ -123,6 +125,8 @@ static void request_destroy(struct proxy *proxy, struct request *request)
 		request->next->link = request->link;
 	else
 		proxy->last = request->link;
+	if (request->loads && request->session)
+		sessions_end_load(request->session);
 	(void)map_take(&proxy->requests, buf_slice(&request->key));
 	buf_finish(&request->key);
 	buf_finish(&request->whole);
@@ -255,6 +259,14 @@ static void mirror_permission(struct proxy *proxy, const struct seen *seen,
 	buf_finish(&authorization);
 }
 
+/* Asks for a session with its history. */
+static bool is_load(const struct acp_line *line)
+{
+	return json_is(line->method, SLICE("session/load")) ||
+	       (json_is(line->method, SLICE("session/resume")) && /* version 2 */
+		lookup(line->params, SLICE("replayFrom")).len > 0);
+}
+
 static void on_request(struct proxy *proxy, const struct seen *seen,
 		       const struct acp_line *line)
 {
@@ -272,7 +284,10 @@ static void on_request(struct proxy *proxy, const struct seen *seen,
 	if (request && role == ROLE_OPEN) {
 		request->name = folder_name(line);
 		request->is_new = json_is(line->method, SLICE("session/new"));
+		request->loads = session && is_load(line);
 	}
+	if (request && request->loads)
+		sessions_begin_load(&proxy->sessions, session);
 	if (request && role == ROLE_PERMISSION)
 		mirror_permission(proxy, seen, request);
 	else
@@ -317,7 +332,8 @@ static void on_opened(struct proxy *proxy, const struct acp_line *line,
 		session_rename(session, request->name);
 	}
 	session_take_offers(session, line->result);
-	sessions_report_resolved(&proxy->sessions, session, request->is_new);
+	sessions_report_resolved(&proxy->sessions, session, request->is_new,
+				 request->loads);
 }
 
 static void mirror_answer(struct proxy *proxy, const struct seen *seen,
@@ -371,10 +387,12 @@ static void on_notification(struct proxy *proxy, const struct seen *seen,
 			    const struct acp_line *line)
 {
 	struct session *session = sessions_get(&proxy->sessions, line->session, NULL);
+	const bool is_update = session && seen->way == FEED_READ &&
+			       json_is(line->method, SLICE("session/update"));
 
-	(void)mirror(proxy, seen, session, SLICE_EMPTY, NULL);
-	if (session && seen->way == FEED_READ &&
-	    json_is(line->method, SLICE("session/update")))
+	if (!is_update || !sessions_is_replay(session))
+		(void)mirror(proxy, seen, session, SLICE_EMPTY, NULL);
+	if (is_update)
 		on_update(proxy, session, line);
 }
 
@@ -387,7 +405,7 @@ static void on_line(void *ctx, struct slice text, size_t bytes)
 	struct acp_line raw, again, *line = &raw;
 	const struct seen seen = {&raw, bytes, direction->way};
 
-	acp_line_scan(text, &raw);
+	acp_line_scan_alike(text, &direction->alike, &raw);
 	/* What it means may be read although its strings are broken. */
 	if (raw.repairable) {
 		buf_clear(&proxy->repaired);
@@ -451,7 +469,7 @@ static void on_log_timer(void *ctx)
 {
 	struct proxy *proxy = ctx;
 
-	output_flush(&proxy->log, loop_now_ms(), emit_log, proxy);
+	output_pause(&proxy->log, loop_now_ms(), emit_log, proxy);
 }
 
 static void on_bytes(void *source, enum pump_kind kind, struct slice bytes, bool lost,

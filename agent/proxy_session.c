@@ -6,6 +6,7 @@
 #include "agent/lookup.h"
 #include "agent/report.h"
 #include "wire/base/mem.h"
+#include "wire/host/log.h"
 #include "wire/nostr/json.h"
 
 /* First words of a prompt, in turn_started (payloads.md). */
@@ -190,20 +191,67 @@ void session_take_offers(struct session *session, struct slice object)
 	}
 }
 
+/* A session's channel is its own, wherever its folder is. */
+#define ANY_FOLDER ""
+
+void sessions_begin_load(struct sessions *sessions, struct session *session)
+{
+	struct buf id;
+
+	buf_init(&id, CHANNEL_SESSION_MAX);
+	session->shown =
+		session->shown || last_sessions_get(sessions->remembered, ANY_FOLDER,
+						    &session->channel, &id);
+	buf_finish(&id);
+	session->loading = true;
+	session->replayed = 0;
+}
+
+void sessions_end_load(struct session *session)
+{
+	session->loading = false;
+}
+
+bool sessions_is_replay(struct session *session)
+{
+	if (!session->loading)
+		return false;
+	session->replayed++;
+	return session->shown;
+}
+
+/* Of one whose beginning was not seen, its history is still worth showing later. */
+static void remember(struct sessions *sessions, struct session *session)
+{
+	struct err err;
+
+	session->shown = true;
+	if (!last_sessions_put(sessions->remembered, ANY_FOLDER, &session->channel,
+			       buf_slice(&session->id), &err))
+		log_warn("proxy", "a later start will show this session again: %s",
+			 err.text);
+}
+
 void sessions_report_resolved(struct sessions *sessions, struct session *session,
-			      bool is_new)
+			      bool is_new, bool loaded)
 {
 	struct feed_context context = sessions_context(sessions, session);
 	struct buf payload;
 
-	session->resolved = true;
 	report_begin(&payload);
 	(void)json_write_member_string(&payload, SLICE("sessionId"),
 				       buf_slice(&session->id));
 	(void)json_write_member_bool(&payload, SLICE("isNew"), is_new);
+	if (!is_new)
+		(void)json_write_member_bool(&payload, SLICE("resumed"), true);
+	if (loaded)
+		(void)json_write_member_int(&payload, SLICE("replayed"),
+					    (int64_t)session->replayed);
 	report_member(&payload, SLICE("channelName"), slice_of(session->name));
 	write_offers(session, &payload);
 	report_end(sessions->sender, &context, "session_resolved", &payload);
+	if (is_new || loaded)
+		remember(sessions, session);
 }
 
 /* --- Turns --- */
@@ -351,6 +399,7 @@ void sessions_init(struct sessions *sessions, struct watch *watch,
 				      .on_forget = on_forget,
 				      .ctx = ctx};
 	map_init(&sessions->by_id);
+	sessions->remembered = last_sessions_open(watch_sessions_path(watch));
 	buf_init(&sessions->plain, CHANNEL_SESSION_MAX);
 }
 
@@ -363,5 +412,6 @@ void sessions_finish(struct sessions *sessions)
 		session_destroy(session);
 	}
 	map_finish(&sessions->by_id);
+	last_sessions_close(sessions->remembered);
 	buf_finish(&sessions->plain);
 }

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/last_sessions.h"
 #include "agent/watch.h"
 #include "wire/base/buf.h"
 #include "wire/base/map.h"
@@ -29,7 +30,9 @@ struct session {
 	struct buf id;        /* plain text */
 	struct uuid channel;
 	char *name;
-	bool resolved;
+	bool shown;        /* its feed has shown it from its beginning */
+	bool loading;      /* its agent tells what happened in it again */
+	uint64_t replayed; /* so many updates of that */
 	struct proxy_turn *turn;
 	struct buf title;                 /* JSON string content */
 	struct buf modes, models, config; /* JSON values; empty: not offered */
@@ -40,7 +43,8 @@ struct sessions {
 	struct sender *sender;
 	struct map by_id;
 	struct session *oldest;
-	struct session *recent; /* the one used last; NULL: none */
+	struct session *recent;           /* the one used last; NULL: none */
+	struct last_sessions *remembered; /* sessions that were shown before this start */
 	void (*on_forget)(void *ctx, const struct session *session);
 	void *ctx;
 	struct buf plain; /* scratch */
@@ -63,8 +67,13 @@ struct feed_context sessions_own_context(const struct sessions *sessions);
 
 /* modes, models, configOptions and title in an answer or an update. */
 void session_take_offers(struct session *session, struct slice object);
+/* session/load was asked for, or was answered: between the two its updates are history.
+ * sessions_is_replay() counts one, true if it was shown when it happened. */
+void sessions_begin_load(struct sessions *sessions, struct session *session);
+void sessions_end_load(struct session *session);
+bool sessions_is_replay(struct session *session);
 void sessions_report_resolved(struct sessions *sessions, struct session *session,
-			      bool is_new);
+			      bool is_new, bool loaded);
 
 /* @prompt: array of content blocks. No turn may run. */
 void sessions_begin_turn(struct sessions *sessions, struct session *session,

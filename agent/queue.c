@@ -5,12 +5,11 @@
 #include <string.h>
 
 #include "agent/fifo.h"
+#include "agent/gap.h"
 #include "agent/merge.h"
-#include "wire/base/clock.h"
+#include "agent/urgent.h"
 #include "wire/base/map.h"
 #include "wire/base/mem.h"
-#include "wire/frame/observer_event.h"
-#include "wire/nostr/json.h"
 
 /* Frames in a row that urgent events may pick while another channel waits. */
 #define STREAK_MAX 2
@@ -22,8 +21,6 @@
 #define CHANNELS_IDLE_MAX 64
 /* Blocks kept for events to come, once nothing else wants the memory: our choice. */
 #define SPARE_KEPT_BYTES (512u << 10)
-/* A gap's event: a header of numbers and a UUID, and five counters. */
-#define GAP_TEXT_MAX 2048
 
 #define NEVER UINT64_MAX
 #define NOWHERE SIZE_MAX
@@ -54,10 +51,6 @@ struct waiting {
 	struct queue_channel *channel;
 };
 
-struct urgent_list {
-	struct record *first, *last;
-};
-
 struct queue {
 	size_t budget, held;
 	struct fifo_blocks blocks;
@@ -69,8 +62,8 @@ struct queue {
 	struct waiting *heap;         /* by head */
 	size_t heap_count, heap_capacity;
 	struct fifo channelless;
-	uint64_t barrier;             /* arrival of the newest channel-less event */
-	struct urgent_list urgent[2]; /* by urgency, without QUEUE_PLAIN */
+	uint64_t barrier; /* arrival of the newest channel-less event */
+	struct urgent urgent;
 	unsigned streak;
 	/* The frame being packed. */
 	struct pack_item items[PACK_ITEMS_MAX];
@@ -314,82 +307,12 @@ static bool drop_kept(struct queue *queue)
 	return true;
 }
 
-/* ---- urgent events ---- */
-
-static struct urgent_list *list_of(struct queue *queue, const struct record *record)
-{
-	return &queue->urgent[record->urgency - QUEUE_URGENT];
-}
-
-static void urgent_append(struct queue *queue, struct record *record)
-{
-	struct urgent_list *list;
-
-	if (record->urgency == QUEUE_PLAIN)
-		return;
-	list = list_of(queue, record);
-	record->prev = list->last;
-	if (list->last)
-		list->last->next = record;
-	else
-		list->first = record;
-	list->last = record;
-}
-
-static void urgent_remove(struct queue *queue, struct record *record)
-{
-	struct urgent_list *list;
-
-	if (record->urgency == QUEUE_PLAIN)
-		return;
-	list = list_of(queue, record);
-	if (record->prev)
-		record->prev->next = record->next;
-	else
-		list->first = record->next;
-	if (record->next)
-		record->next->prev = record->prev;
-	else
-		list->last = record->prev;
-}
-
-/* The record was copied to a new place. */
-static void urgent_moved(struct queue *queue, struct record *record)
-{
-	struct urgent_list *list;
-
-	if (record->urgency == QUEUE_PLAIN)
-		return;
-	list = list_of(queue, record);
-	if (record->prev)
-		record->prev->next = record;
-	else
-		list->first = record;
-	if (record->next)
-		record->next->prev = record;
-	else
-		list->last = record;
-}
-
-/* Oldest urgent event before the barrier, permission requests before other urgent kinds.
- */
-static struct record *urgent_first(const struct queue *queue, uint64_t barrier)
-{
-	for (int i = QUEUE_PERMISSION; i >= QUEUE_URGENT; i--) {
-		struct record *first = queue->urgent[i - QUEUE_URGENT].first;
-
-		if (first && first->arrival < barrier)
-			return first;
-	}
-	return NULL;
-}
-
 /* ---- letting go ---- */
 
 /* The record leaves its fifo next. */
 static void forget(struct queue *queue, struct record *record)
 {
-	urgent_remove(queue, record);
+	urgent_remove(&queue->urgent, record);
 	queue->events--;
 }
 
@@ -420,10 +343,8 @@ static void pop_rest(struct queue *queue, struct queue_channel *channel)
 static void spare(struct queue *queue, struct queue_channel *channel)
 {
 	const struct record *from = fifo_first(&channel->rest);
-	struct record *to = fifo_push(&channel->spared, from->len);
 
-	memcpy(to, from, sizeof(*from) + from->len);
-	urgent_moved(queue, to);
+	urgent_moved(&queue->urgent, fifo_push_copy(&channel->spared, from));
 	if (from->urgency == QUEUE_PLAIN)
 		channel->plain--;
 	if (from == channel->open.record)
@@ -433,98 +354,6 @@ static void spare(struct queue *queue, struct queue_channel *channel)
 
 /* ---- gaps ---- */
 
-static void gap_add(struct gap *gap, const struct gap *more)
-{
-	const struct gap old = *gap;
-
-	if (!old.seq) {
-		*gap = *more;
-		return;
-	}
-	if (more->seq > old.seq)
-		*gap = *more;
-	gap->folded = old.folded || more->folded;
-	gap->first_ms = old.first_ms < more->first_ms ? old.first_ms : more->first_ms;
-	for (int i = 0; i < GAP_REASONS; i++)
-		gap->counts[i] = old.counts[i] + more->counts[i];
-}
-
-static struct gap gap_of(const struct record *record, enum gap_reason reason)
-{
-	struct gap gap = {
-		.seq = record->seq,
-		.unix_ms = record->unix_ms,
-		.monotonic_ms = record->monotonic_ms,
-		.slot = record->slot,
-		.first_ms = record->unix_ms,
-	};
-
-	gap.counts[reason] = record->sources;
-	return gap;
-}
-
-static void gap_write_payload(struct buf *out, const struct gap *gap)
-{
-	char first[CLOCK_RFC3339_LEN + 1], last[CLOCK_RFC3339_LEN + 1];
-	const uint64_t evicted = gap->counts[GAP_QUEUE_EVICTION];
-	const uint64_t failed = gap->counts[GAP_PUBLISH_FAILURE];
-	const uint64_t full = gap->counts[GAP_JOURNAL_FULL];
-
-	clock_format(gap->first_ms, first);
-	clock_format(gap->unix_ms, last);
-	(void)buf_lit(out, "{");
-	(void)json_write_member_int(out, SLICE("droppedEvents"),
-				    (int64_t)(evicted + failed + full));
-	(void)json_write_key(out, SLICE("reasonCounts"));
-	/* All five of Buzz, whose readers may want them all. */
-	(void)buf_lit(out, "{");
-	(void)json_write_member_int(out, SLICE("replayBufferOverflow"), 0);
-	(void)json_write_member_int(out, SLICE("publishQueueEviction"), (int64_t)evicted);
-	(void)json_write_member_int(out, SLICE("broadcastLag"), 0);
-	(void)json_write_member_int(out, SLICE("publishFailure"), (int64_t)failed);
-	(void)json_write_member_int(out, SLICE("relayQueueEviction"), 0);
-	if (full)
-		(void)json_write_member_int(out, SLICE("journal_full"), (int64_t)full);
-	(void)buf_lit(out, "}");
-	(void)json_write_member_string(out, SLICE("firstObservedAt"), slice_of(first));
-	(void)json_write_member_string(out, SLICE("lastObservedAt"), slice_of(last));
-	(void)json_write_member_string(out, SLICE("scope"),
-				       gap->folded ? SLICE("publisher_global")
-						   : SLICE("channel"));
-	(void)buf_lit(out, "}");
-}
-
-/* The gap as an event, in the queue's scratch. */
-static struct pack_item gap_item(struct queue *queue, const struct queue_channel *channel)
-{
-	static const struct slice kind = SLICE_INIT("observer_telemetry_gap");
-	const struct gap *gap = &channel->gap;
-	struct buf *out = &queue->gap_text;
-	char timestamp[CLOCK_RFC3339_LEN + 1];
-	struct observer_event event = {
-		.seq = gap->seq,
-		.monotonic_ms = gap->monotonic_ms,
-		.timestamp = {timestamp, CLOCK_RFC3339_LEN},
-		.kind = kind,
-		.agent_index = gap->slot,
-		.channel_id = uuid_slice(&channel->uuid),
-	};
-	struct pack_item item;
-
-	clock_format(gap->unix_ms, timestamp);
-	buf_clear(out);
-	(void)observer_event_write_header(out, &event);
-	item.header_len = (uint32_t)out->len;
-	item.kind_at = (uint32_t)slice_find_slice(buf_slice(out), kind) - 1;
-	item.kind_len = (uint32_t)kind.len + 2;
-	(void)buf_lit(out, ",\"payload\":");
-	gap_write_payload(out, gap);
-	(void)buf_lit(out, "}");
-	assert(buf_ok(out));
-	item.text = buf_slice(out);
-	return item;
-}
-
 /* Adds to the channel's gap. What is older than the gap's new place leaves before it. */
 static void channel_add_gap(struct queue *queue, struct queue_channel *channel,
 			    const struct gap *more)
@@ -532,7 +361,8 @@ static void channel_add_gap(struct queue *queue, struct queue_channel *channel,
 	const struct record *first;
 
 	gap_add(&channel->gap, more);
-	while ((first = fifo_first(&channel->rest)) && first->seq < channel->gap.seq)
+	while ((first = fifo_first(&channel->rest)) &&
+	       record_seq(first) < channel->gap.seq)
 		spare(queue, channel);
 }
 
@@ -565,7 +395,7 @@ static void note_loss(struct queue_frame *frame, int64_t first_ms,
 	if (!frame->sources)
 		frame->loss.first_ms = first_ms;
 	frame->sources += sources;
-	frame->loss.seq = last->seq;
+	frame->loss.seq = record_seq(last);
 	frame->loss.unix_ms = last->unix_ms;
 	frame->loss.monotonic_ms = last->monotonic_ms;
 	frame->loss.slot = last->slot;
@@ -667,7 +497,7 @@ static struct queue_channel *find_oldest(
 static void count_dropped(struct queue *queue, struct queue_channel *channel,
 			  const struct record *record)
 {
-	const struct gap gap = gap_of(record, GAP_QUEUE_EVICTION);
+	const struct gap gap = gap_of_record(record, GAP_QUEUE_EVICTION);
 
 	gap_add(&channel->gap, &gap);
 	queue->ledger.waiting -= record->sources;
@@ -678,10 +508,8 @@ static void count_dropped(struct queue *queue, struct queue_channel *channel,
 static void set_aside(struct queue *queue, struct queue_channel *channel, struct fifo *to)
 {
 	const struct record *from = fifo_first(&channel->rest);
-	struct record *moved = fifo_push(to, from->len);
 
-	memcpy(moved, from, sizeof(*from) + from->len);
-	urgent_moved(queue, moved);
+	urgent_moved(&queue->urgent, fifo_push_copy(to, from));
 	fifo_pop(&channel->rest);
 }
 
@@ -810,7 +638,7 @@ static void put_channelless(struct queue *queue, const struct queue_event *event
 	struct open_event open;
 	struct record *record = merge_push(&queue->channelless, event, &open);
 
-	urgent_append(queue, record);
+	urgent_append(&queue->urgent, record, NULL);
 	queue->barrier = event->seq;
 	queue->events++;
 }
@@ -827,10 +655,9 @@ static void put_channel(struct queue *queue, const struct queue_event *event)
 		       queue->limit < FRAME_MERGE_MAX ? queue->limit : FRAME_MERGE_MAX))
 		return;
 	record = merge_push(&channel->rest, event, &channel->open);
-	record->channel = channel;
 	if (event->urgency == QUEUE_PLAIN)
 		channel->plain++;
-	urgent_append(queue, record);
+	urgent_append(&queue->urgent, record, channel);
 	queue->events++;
 	if (channel->heap_at == NOWHERE)
 		channel_settle(queue, channel);
@@ -865,14 +692,16 @@ static uint64_t oldest_barrier(const struct queue *queue)
  * @barrier. */
 static struct queue_channel *choose(struct queue *queue, uint64_t barrier)
 {
-	const struct record *urgent = urgent_first(queue, barrier);
+	struct record *urgent = urgent_first(&queue->urgent, barrier);
+	struct queue_channel *channel;
 	const struct waiting *other;
 
 	if (!urgent) {
 		queue->streak = 0;
 		return queue->heap[0].channel;
 	}
-	other = heap_oldest(queue, urgent->channel);
+	channel = record_link(urgent)->channel;
+	other = heap_oldest(queue, channel);
 	if (other && other->head >= barrier)
 		other = NULL;
 	if (other && queue->streak >= STREAK_MAX) {
@@ -881,7 +710,7 @@ static struct queue_channel *choose(struct queue *queue, uint64_t barrier)
 	}
 	if (other)
 		queue->streak++;
-	return urgent->channel;
+	return channel;
 }
 
 /* Greedily, in order, up to the barrier; false if something had to stay. What is taken
@@ -921,7 +750,7 @@ static bool gather_gap(struct gather *gather, struct queue_channel *channel,
 
 	if (!channel->gap.seq)
 		return true;
-	item = gap_item(gather->queue, channel);
+	item = gap_write(&channel->gap, &channel->uuid, &gather->queue->gap_text);
 	if (channel->gap.seq > barrier || !gather_item(gather, &item))
 		return false;
 	gather->frame->gap = channel->gap;
@@ -983,11 +812,11 @@ static size_t bytes_before(const struct queue_channel *channel, uint64_t arrival
 static void defer_before_urgent(struct queue *queue, struct queue_channel *channel,
 				uint64_t barrier, size_t limit)
 {
-	const struct record *urgent = urgent_first(queue, barrier);
+	struct record *urgent = urgent_first(&queue->urgent, barrier);
 	size_t bytes;
 	uint64_t arrival;
 
-	if (!urgent || urgent->channel != channel || !queue->deferral.may)
+	if (!urgent || record_link(urgent)->channel != channel || !queue->deferral.may)
 		return;
 	arrival = urgent->arrival;
 	bytes = bytes_before(channel, arrival);
@@ -1104,7 +933,7 @@ bool queue_is_empty(const struct queue *queue)
 
 bool queue_is_urgent(const struct queue *queue)
 {
-	return urgent_first(queue, oldest_barrier(queue)) != NULL;
+	return urgent_first(&queue->urgent, oldest_barrier(queue)) != NULL;
 }
 
 size_t queue_bytes(const struct queue *queue)

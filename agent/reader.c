@@ -1,6 +1,7 @@
 #include "agent/reader.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* A buffer that one huge line has blown up is given back when that line is done. */
 #define READER_KEEP_BYTES (1u << 20)
@@ -19,9 +20,15 @@ void reader_finish(struct reader *reader)
 
 static void keep(struct reader *reader, struct slice part)
 {
+	struct buf *line = &reader->line;
+
 	reader->bytes += part.len;
-	if (!buf_ok(&reader->line))
+	/* Most parts: there is room, which never goes beyond the cap. */
+	if (!line->full && part.len <= line->cap - line->len) {
+		memcpy(line->ptr + line->len, part.ptr, part.len);
+		line->len += part.len;
 		return;
+	}
 	if (buf_append(&reader->line, part))
 		return;
 	/* Over the cap: fill up the head, should it be short of that, and let the rest

@@ -60,7 +60,7 @@ static void on_timer(void *ctx)
 {
 	struct flow *flow = ctx;
 
-	output_flush(&flow->output, loop_now_ms(), emit, flow);
+	output_pause(&flow->output, loop_now_ms(), emit, flow);
 }
 
 static void feed_text(struct flow *flow, struct slice bytes)

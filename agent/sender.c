@@ -19,7 +19,7 @@
 
 int64_t sender_relay_s(const struct sender *sender)
 {
-	return (loop_unix_ms() + link_info(sender->link)->clock_offset_ms) / 1000;
+	return link_unix_ms(sender->link) / 1000;
 }
 
 /* ---- frames of each claim ---- */
@@ -33,8 +33,8 @@ static void send_queued(struct sender *sender)
 			    &frame->content);
 	assert(packed); /* or it would not have claimed the tick */
 	(void)packed;
-	sender_keep(sender, frame);
 	outbox_mark(sender->outbox, frame, false);
+	sender_keep(sender, frame);
 	sender->repeated = false;
 	if (frame->body_bytes > sender->frame_max)
 		sender_split(sender, frame);
@@ -445,7 +445,7 @@ struct feed_time sender_time(const struct sender *sender)
 
 int64_t sender_clock_offset_s(const struct sender *sender)
 {
-	return link_info(sender->link)->clock_offset_ms / 1000;
+	return (link_unix_ms(sender->link) - loop_unix_ms()) / 1000;
 }
 
 int64_t sender_started_ms(const struct sender *sender)

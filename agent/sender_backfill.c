@@ -122,6 +122,17 @@ static bool journal_next(const struct sender *sender, const char *epoch, uint64_
 	return at && ranges_next(&at->frames, from, number);
 }
 
+/* Was it refused in this start? */
+static bool is_refused(const struct sender *sender, const char *epoch, uint64_t number)
+{
+	const struct journal_epoch *at =
+		sender->journal
+			? journal_index_find(journal_index(sender->journal), epoch)
+			: NULL;
+
+	return at && ranges_has(&at->refused, number);
+}
+
 static bool source_next(void *ctx, const char *epoch, uint64_t from, uint64_t *number)
 {
 	const struct sender *sender = ctx;
@@ -130,6 +141,8 @@ static bool source_next(void *ctx, const char *epoch, uint64_t from, uint64_t *n
 
 	if (strcmp(epoch, sender->epoch) == 0)
 		in_memory = outbox_next(sender->outbox, from, &memory);
+	while (in_memory && is_refused(sender, epoch, memory))
+		in_memory = outbox_next(sender->outbox, memory + 1, &memory);
 	on_disk = journal_next(sender, epoch, from, &disk);
 	if (!in_memory && !on_disk)
 		return false;
@@ -157,6 +170,9 @@ void sender_held(const struct sender *sender, struct ranges *held)
 		add_all(held, &on_disk->frames);
 	while (outbox_next(sender->outbox, number + 1, &number))
 		ranges_add(held, number);
+	number = 0;
+	while (on_disk && ranges_next(&on_disk->refused, number + 1, &number))
+		ranges_remove(held, number);
 }
 
 /* ---- fetching ---- */
@@ -328,6 +344,13 @@ static bool is_too_large(struct sender *sender, const struct replay *replay,
 	return replay->body_bytes > sender->frame_max;
 }
 
+/* Who may not speak to this relay may do so again; another frame is no better then. */
+static bool is_about_us(struct slice text)
+{
+	return slice_starts(text, SLICE("restricted:")) ||
+	       slice_starts(text, SLICE("blocked:"));
+}
+
 bool sender_backfill_ok(struct sender *sender, const uint8_t id[32], bool accepted,
 			struct slice text)
 {
@@ -349,11 +372,16 @@ bool sender_backfill_ok(struct sender *sender, const uint8_t id[32], bool accept
 		sender_back_off(sender);
 	} else if (is_too_large(sender, &replay, text)) {
 		put_back(sender, &replay);
+	} else if (sender_is_about_time(text)) {
+		put_back(sender, &replay);
+		sender_learn_time(sender);
 	} else {
 		log_warn(SENDER_SUBJECT,
 			 "frame %" PRIu64 " of before refused by the relay: %s",
 			 replay.number, log_quote(text, quoted));
 		settle(sender, &replay, false);
+		if (sender->journal && !is_about_us(text))
+			journal_refuse(sender->journal, replay.epoch, replay.number);
 		sender_back_off(sender);
 	}
 	return true;

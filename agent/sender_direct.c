@@ -58,8 +58,8 @@ static void direct_send(struct sender *sender, struct direct *direct)
 	}
 	(void)pack_write(direct->items, direct->count, &frame->plaintext);
 	frame->content = direct->content;
-	sender_keep(sender, frame);
 	outbox_mark(sender->outbox, frame, false);
+	sender_keep(sender, frame);
 	sender->repeated = false;
 	sender_send(sender, frame);
 }
@@ -70,10 +70,20 @@ static void write_epochs(struct sender *sender, struct buf *out)
 	const struct journal_index *index =
 		sender->journal ? journal_index(sender->journal) : &empty;
 	struct ranges held = {0};
+	struct journal_telling telling = {
+		.current = sender->epoch,
+		.held = &held,
+		.last = outbox_last(sender->outbox),
+		.how = JOURNAL_TELLS_NONE,
+	};
 
+	if (sender->journal && !journal_was_opened(sender->journal))
+		telling.how = JOURNAL_TELLS_PART;
+	else if (sender->journal)
+		telling.how = journal_was_lost(sender->journal) ? JOURNAL_TELLS_LOSS
+								: JOURNAL_TELLS_ALL;
 	sender_held(sender, &held);
-	journal_index_write(index, sender->epoch, &held, outbox_last(sender->outbox),
-			    out);
+	journal_index_write(index, &telling, out);
 	ranges_finish(&held);
 }
 

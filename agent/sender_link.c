@@ -8,6 +8,7 @@
 #define HOLD_MAX_MS 30000
 /* After the relay has closed the subscription to controls: our choice. */
 #define RESUBSCRIBE_MS 15000
+#define LEARN_AGAIN_MS 60000 /* between two connections made to learn its clock */
 /* Of the subscription to what the owner sends. */
 #define SUB_ID SLICE("control")
 
@@ -113,6 +114,28 @@ void sender_back_off(struct sender *sender)
 	sender->hold_until_ms = loop_now_ms() + sender->hold_ms;
 }
 
+bool sender_is_about_time(struct slice text)
+{
+	return slice_find_slice(text, SLICE("created_at")) < text.len ||
+	       slice_find_slice(text, SLICE("event expired")) < text.len;
+}
+
+/* Its clock was set, or ours was and it sends no Date: it is asked for the time at the
+ * next connection, for which all in flight is sealed anew. */
+void sender_learn_time(struct sender *sender)
+{
+	const int64_t now_ms = loop_now_ms();
+
+	sender_back_off(sender);
+	outbox_unseal(sender->outbox);
+	/* One whose clock we cannot learn is asked less and less, on one connection. */
+	if (sender->learned_ms && now_ms - sender->learned_ms < LEARN_AGAIN_MS)
+		return;
+	sender->learned_ms = now_ms;
+	link_reset(sender->link,
+		   "it refuses the time of our frames: asked for its clock");
+}
+
 static bool is_too_large(struct sender *sender, const struct outbox_frame *frame,
 			 struct slice text)
 {
@@ -148,6 +171,9 @@ static void on_ok(void *ctx, const uint8_t id[32], bool accepted, struct slice t
 			  log_quote(text, quoted));
 	} else if (is_too_large(sender, frame, text)) {
 		frame->state = OUTBOX_UNSENT; /* and is split when its tick comes */
+	} else if (sender_is_about_time(text)) {
+		frame->state = OUTBOX_UNSENT;
+		sender_learn_time(sender);
 	} else {
 		log_warn(SENDER_SUBJECT,
 			 "frame %" PRIu64 " refused by the relay, %" PRIu64

@@ -119,7 +119,8 @@ struct sender {
 
 	int64_t last_write_ms;
 	int64_t hold_until_ms, hold_ms;
-	int64_t heard_ms; /* from an observer; -1: never */
+	int64_t learned_ms; /* when the relay was last asked for its clock; 0: never */
+	int64_t heard_ms;   /* from an observer; -1: never */
 	struct log_limit refused;
 	int64_t resubscribe_ms; /* -1: subscribed */
 
@@ -149,7 +150,7 @@ int64_t sender_relay_s(const struct sender *sender); /* the relay's Unix time */
 /* A new frame in the outbox. One that the relay will never take is given up then: it must
  * not keep all since in memory. */
 struct outbox_frame *sender_add(struct sender *sender);
-/* A frame that is packed and has no suffix yet goes to the journal. */
+/* A frame that was packed and marked goes to the journal, which reads it where it is. */
 void sender_keep(struct sender *sender, const struct outbox_frame *frame);
 /* Seals the frame if it has no fresh text, and writes it. */
 void sender_send(struct sender *sender, struct outbox_frame *frame);
@@ -175,6 +176,10 @@ extern const struct link_events sender_link_events;
 void sender_subscribe(struct sender *sender);
 /* Does the relay want it later, or from an authenticated connection? */
 bool sender_is_passing(struct slice text);
+/* Does a refusal say that created_at is too far from its clock? */
+bool sender_is_about_time(struct slice text);
+/* Then it is asked for the time anew. */
+void sender_learn_time(struct sender *sender);
 /* Nothing leaves for a while, longer each time until a frame is taken. */
 void sender_back_off(struct sender *sender);
 

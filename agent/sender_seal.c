@@ -38,7 +38,7 @@ static bool seal(struct sender *sender, struct slice plaintext, struct buf *out,
 
 void sender_hold(struct sender *sender, struct outbox_frame *frame)
 {
-	const size_t bytes = sizeof(*frame) + frame->plaintext.cap + frame->text.cap;
+	const size_t bytes = sizeof(*frame) + frame->memory->bytes + frame->text.cap;
 
 	queue_release(sender->queue, frame->held_bytes);
 	frame->held_bytes = bytes;
@@ -77,10 +77,11 @@ struct outbox_frame *sender_add(struct sender *sender)
 
 void sender_keep(struct sender *sender, const struct outbox_frame *frame)
 {
-	assert(!frame->body_bytes);
+	const struct slice body = {frame->plaintext.ptr, frame->body_bytes};
+
+	assert(body.len);
 	if (sender->journal)
-		(void)journal_put(sender->journal, frame->number,
-				  buf_slice(&frame->plaintext));
+		(void)journal_hold(sender->journal, frame->number, frame->memory, body);
 }
 
 /* The debug line is what probes/latency reads. */

@@ -241,8 +241,8 @@ static void write_part(struct split *split, struct outbox_frame *frame,
 	if (split_is_done(split) || frame->content.sources > *sources)
 		frame->content.sources = *sources;
 	*sources -= frame->content.sources;
-	sender_keep(sender, frame);
 	outbox_mark(sender->outbox, frame, rest);
+	sender_keep(sender, frame);
 	sender_hold(sender, frame);
 }
 
@@ -258,9 +258,7 @@ void sender_split(struct sender *sender, struct outbox_frame *frame)
 	(void)buf_append(&text, body_of(sender, frame));
 	if (!split_open(&split, sender, buf_slice(&text)))
 		assert(!"a frame of ours is one");
-	buf_clear(&frame->plaintext);
-	buf_clear(&frame->text);
-	frame->body_bytes = 0;
+	outbox_empty(sender->outbox, frame);
 	write_part(&split, frame, &whole, false, &sources);
 	for (; !split_is_done(&split); parts++)
 		write_part(&split, outbox_add(sender->outbox), &whole, true, &sources);

@@ -11,8 +11,8 @@
 #include "wire/host/log.h"
 #include "wire/nostr/json.h"
 
-/* An agent may start MCP servers before it answers session/new. */
-#define SESSION_TIMEOUT_MS 180000
+/* Of session/close; an agent that is to stop gets less (slot.c). */
+#define CLOSE_TIMEOUT_MS 30000
 
 /* --- What is said --- */
 
@@ -218,8 +218,9 @@ static void open_it(struct turns *turns, struct channel *channel)
 		write_params(turns, &params);
 	}
 	(void)buf_lit(&params, "}");
-	acp_call(peer->acp, method, buf_slice(&params), channel, SESSION_TIMEOUT_MS,
-		 on_answer, step_create(turns, channel));
+	acp_call(peer->acp, method, buf_slice(&params), channel,
+		 (uint64_t)turns->options.session_ms, on_answer,
+		 step_create(turns, channel));
 	buf_finish(&params);
 }
 
@@ -277,7 +278,7 @@ void session_close_all(struct peer *peer)
 		(void)buf_lit(&params, "}");
 		peer->closing++;
 		acp_call(peer->acp, "session/close", buf_slice(&params), channel,
-			 SESSION_TIMEOUT_MS, on_close_answer, peer);
+			 CLOSE_TIMEOUT_MS, on_close_answer, peer);
 		buf_finish(&params);
 	}
 }

@@ -7,6 +7,7 @@
 
 #include "wire/base/mem.h"
 #include "wire/host/keyfile.h"
+#include "wire/host/log.h"
 #include "wire/host/loop.h"
 #include "wire/host/paths.h"
 #include "wire/nostr/nip19.h"
@@ -99,10 +100,22 @@ static bool resolve_names(const struct setup_options *options, struct setup *set
 	return true;
 }
 
+/* It is shown in lists and typed by people. */
+static bool is_channel_name(struct slice name)
+{
+	if (name.len == 0 || name.len > CHANNEL_NAME_MAX || !utf8_valid(name))
+		return false;
+	for (size_t i = 0; i < name.len; i++)
+		if ((uint8_t)name.ptr[i] < ' ' || name.ptr[i] == 0x7f)
+			return false;
+	return true;
+}
+
 static bool resolve_channels(const struct setup_options *options, struct crypto *crypto,
 			     struct setup *setup, struct err *err)
 {
 	size_t count = options->channels->count;
+	char quoted[LOG_QUOTE_BYTES];
 
 	if (count > CHANNELS_MAX)
 		return err_set(err, ERR_MALFORMED, "--channel: at most %d", CHANNELS_MAX);
@@ -112,6 +125,13 @@ static bool resolve_channels(const struct setup_options *options, struct crypto 
 
 		channel->name =
 			count ? options->channels->values[i] : base_name(setup->cwd);
+		if (count && !is_channel_name(slice_of(channel->name)))
+			return err_set(
+				err, ERR_MALFORMED,
+				"--channel takes a UUID or a name of 1 to %d bytes "
+				"of plain text, got \"%.40s\"",
+				CHANNEL_NAME_MAX,
+				log_quote(slice_of(channel->name), quoted));
 		if (!uuid_parse(slice_of(channel->name), &channel->uuid))
 			uuid_of_name(crypto, slice_of(channel->name), &channel->uuid);
 		for (size_t k = 0; k < i; k++) {
@@ -128,6 +148,8 @@ static bool resolve_channels(const struct setup_options *options, struct crypto 
 bool setup_names(struct setup *setup, const struct setup_options *options,
 		 struct crypto *crypto, struct err *err)
 {
+	if (options->command[0] == '\0')
+		return err_set(err, ERR_MALFORMED, "the command is \"\": want a program");
 	if (options->relay)
 		setup->relay = mem_dup(slice_of(options->relay));
 	return join_read(&setup->join, options->invite, crypto, err) &&

@@ -17,7 +17,8 @@
  * command that feeds an owner (agent, proxy, run). */
 
 #define SETUP_RELAY_URL "ws://127.0.0.1:7447"
-#define CHANNELS_MAX 32 /* our choice */
+#define CHANNELS_MAX 32      /* our choice */
+#define CHANNEL_NAME_MAX 200 /* bytes; our choice */
 
 struct harness_channel {
 	const char *name;

@@ -14,8 +14,6 @@
 #include "wire/host/log.h"
 #include "wire/nostr/json.h"
 
-/* Cold starts took 4 to 80 s (facts/acp.md §4). */
-#define INITIALIZE_TIMEOUT_MS 180000
 /* An agent that closed its stdout is about to exit: so long its status is waited for. */
 #define STDOUT_GRACE_MS 200
 
@@ -186,8 +184,9 @@ static void on_initialize_answer(void *ctx, const struct acp_answer *answer)
 	if (answer->failure == ACP_GONE)
 		return; /* its exit says it */
 	if (answer->failure == ACP_TIMED_OUT) {
-		log_error("agent", "did not answer initialize within %d s",
-			  INITIALIZE_TIMEOUT_MS / 1000);
+		log_error("agent",
+			  "did not answer initialize within --start-timeout (%lld s)",
+			  (long long)(slot->options.start_ms / 1000));
 		stop_process(slot, END_NOT_INITIALIZED);
 		return;
 	}
@@ -233,7 +232,7 @@ static void initialize(struct slot *slot)
 		       "{\"readTextFile\":false,\"writeTextFile\":false},"
 		       "\"terminal\":false},\"clientInfo\":{\"name\":\"perch\","
 		       "\"title\":\"Perch\",\"version\":\"" PERCH_VERSION "\"}}"),
-		 NULL, INITIALIZE_TIMEOUT_MS, on_initialize_answer, slot);
+		 NULL, (uint64_t)slot->options.start_ms, on_initialize_answer, slot);
 }
 
 /* --- The process's events --- */
@@ -447,6 +446,11 @@ static void describe(const struct child_exit *how, enum slot_end why, bool early
 			       how->by_signal ? "signal" : "status", how->code);
 	if (how->deaf)
 		(void)snprintf(out, size, "the agent did not read its stdin (%s)", end);
+	else if (why == END_NOT_INITIALIZED)
+		(void)snprintf(out, size,
+			       "the agent did not answer initialize within "
+			       "--start-timeout (%s)",
+			       end);
 	else
 		(void)snprintf(
 			out, size, "the agent %s (%s)%s",
@@ -554,6 +558,14 @@ void slot_stop(struct slot *slot)
 		stop_process(slot, END_STOPPED);
 	else
 		slot->options.events->on_stopped(slot->options.ctx);
+}
+
+void slot_kill(struct slot *slot)
+{
+	slot_stop(slot);
+	timer_stop(slot->close_timer);
+	if (slot->child)
+		child_kill(slot->child);
 }
 
 void slot_replace(struct slot *slot)

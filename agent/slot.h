@@ -31,6 +31,7 @@ struct slot_options {
 	char *const *command;
 	const char *cwd;
 	char *const *environment;
+	int64_t start_ms;    /* so long it may take to answer initialize */
 	struct uuid channel; /* of what belongs to no session */
 	const struct slot_events *events;
 	void *ctx;
@@ -43,6 +44,8 @@ void slot_destroy(struct slot *slot);
 bool slot_start(struct slot *slot, struct err *err);
 /* Ends it for good; on_stopped follows, perhaps before this returns. */
 void slot_stop(struct slot *slot);
+/* The same at once, also while slot_stop() is waiting. */
+void slot_kill(struct slot *slot);
 /* Stops this process and starts another: it does not react any more. */
 void slot_replace(struct slot *slot);
 /* Starts it later as after a failure to start: its circuit is open. @error: why. */

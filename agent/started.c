@@ -57,6 +57,9 @@ void started_report(struct sender *sender, const struct started *started)
 				       slice_of(started->control));
 	(void)json_write_member_string(&payload, SLICE("permissions"),
 				       slice_of(started->permissions));
+	if (started->rules && started->rules[0])
+		report_member(&payload, SLICE("permissionRules"),
+			      slice_of(started->rules));
 	write_channels(&payload, started->channels, started->channel_count);
 	(void)json_write_member_int(&payload, SLICE("startedAtMs"),
 				    sender_started_ms(sender));

@@ -14,6 +14,7 @@ struct started {
 	const char *cwd;
 	int slots;
 	const char *control, *permissions;
+	const char *rules; /* as given; NULL or "": none */
 	const struct harness_channel *channels;
 	size_t channel_count;
 };

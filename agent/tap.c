@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <uv.h>
+
 #include "wire/base/mem.h"
 
 /* Bytes that one turn of the loop takes: it has others to serve. */

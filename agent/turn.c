@@ -290,6 +290,32 @@ static void report_liveness(struct turns *turns, struct channel *channel, int64_
 	report_end(turns->options.sender, &context, "turn_liveness", &payload);
 }
 
+/* @kind: agent_stalled or agent_resumed. */
+static void report_silence(struct turns *turns, const struct channel *channel,
+			   const char *kind, int64_t now_ms)
+{
+	struct feed_context context = report_context(channel);
+	struct buf payload;
+
+	report_begin(&payload);
+	(void)json_write_member_int(&payload, SLICE("slot"), channel->slot);
+	(void)json_write_member_string(&payload, SLICE("reason"), SLICE("silent"));
+	(void)json_write_member_int(&payload, SLICE("sinceMs"),
+				    now_ms - channel->turn->clock.heard_ms);
+	report_end(turns->options.sender, &context, kind, &payload);
+}
+
+void turn_note_frame(struct turns *turns, struct channel *channel)
+{
+	struct turn_clock *clock = &channel->turn->clock;
+	const int64_t now_ms = loop_now_ms();
+
+	if (clock->silent)
+		report_silence(turns, channel, "agent_resumed", now_ms);
+	clock->silent = false;
+	clock->heard_ms = now_ms;
+}
+
 static bool is_output(struct slice update)
 {
 	static const struct slice kinds[] = {
@@ -361,6 +387,10 @@ void turn_look(struct turns *turns, struct channel *channel, int64_t now_ms)
 		return;
 	case TURN_LIVENESS:
 		report_liveness(turns, channel, now_ms);
+		return;
+	case TURN_SILENT:
+		channel->turn->clock.silent = true;
+		report_silence(turns, channel, "agent_stalled", now_ms);
 		return;
 	case TURN_IDLE_OVER:
 		failure_text(turns, channel, "timeout",

@@ -48,6 +48,8 @@ void turn_end(struct turns *turns, struct channel *channel, struct slice result,
 	      const char *cancelled_by);
 /* Does what is due in the turn of @channel, if one runs. */
 void turn_look(struct turns *turns, struct channel *channel, int64_t now_ms);
+/* Something valid came from the agent, in the session of the turn that runs. */
+void turn_note_frame(struct turns *turns, struct channel *channel);
 /* A session/update of its session: @kind is params.update.sessionUpdate, @update the
  * object (empty for a text chunk). Follows the first output and the open tool calls. */
 void turn_note_update(struct turns *turns, struct channel *channel, struct slice kind,

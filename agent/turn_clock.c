@@ -16,6 +16,17 @@ static int64_t idle_end(const struct turn_clock *clock)
 	       (clock->busy ? TURN_BUSY_FACTOR * clock->idle_ms : clock->idle_ms);
 }
 
+/* INT64_MAX: as things are, its silence is no news. */
+static int64_t silent_at(const struct turn_clock *clock)
+{
+	const int64_t half = clock->idle_ms / 2;
+	const int64_t quiet = half < TURN_SILENT_MS ? half : TURN_SILENT_MS;
+
+	if (clock->silent || clock->asks || clock->cancelled_ms != 0)
+		return INT64_MAX;
+	return clock->heard_ms + (clock->busy ? TURN_BUSY_FACTOR * quiet : quiet);
+}
+
 enum turn_due turn_clock_due(const struct turn_clock *clock, int64_t now_ms)
 {
 	if (clock->cancelled_ms != 0 &&
@@ -27,6 +38,8 @@ enum turn_due turn_clock_due(const struct turn_clock *clock, int64_t now_ms)
 		if (now_ms >= idle_end(clock))
 			return TURN_IDLE_OVER;
 	}
+	if (now_ms >= silent_at(clock))
+		return TURN_SILENT;
 	if (now_ms >= clock->liveness_ms + TURN_LIVENESS_MS)
 		return TURN_LIVENESS;
 	return TURN_NOTHING_DUE;
@@ -41,6 +54,8 @@ int64_t turn_clock_next(const struct turn_clock *clock)
 		end = clock->cancelled_ms + TURN_CANCEL_GRACE_MS;
 	else if (idle_end(clock) < end)
 		end = idle_end(clock);
+	if (silent_at(clock) < end)
+		end = silent_at(clock);
 	return end < next ? end : next;
 }
 

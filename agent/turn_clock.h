@@ -12,10 +12,14 @@
 #define TURN_CANCEL_GRACE_MS 5000
 /* While a tool runs or a permission waits, silence means less. */
 #define TURN_BUSY_FACTOR 4
+/* So long without a frame the agent is said to be silent, or half of what would end the
+ * turn, if that is less: models think for long without a word. Our choice. */
+#define TURN_SILENT_MS 60000
 
 enum turn_due {
 	TURN_NOTHING_DUE,
 	TURN_LIVENESS,
+	TURN_SILENT,    /* nothing valid came for long: to be said once */
 	TURN_IDLE_OVER, /* nothing valid came for too long */
 	TURN_HARD_OVER, /* it may not take longer, whatever it does */
 	TURN_CANCEL_OVER,
@@ -24,10 +28,12 @@ enum turn_due {
 struct turn_clock {
 	int64_t idle_ms, hard_ms; /* limits */
 	int64_t started_ms;
-	int64_t heard_ms;     /* last valid frame of its session */
+	int64_t heard_ms; /* last valid frame of its session, or answer of the owner's */
 	int64_t liveness_ms;  /* last turn_liveness */
 	int64_t cancelled_ms; /* 0: not cancelled */
 	bool busy;            /* a tool or a permission is open */
+	bool asks;            /* a permission is open: it is the agent who waits */
+	bool silent;          /* TURN_SILENT has been said, and nothing came since */
 };
 
 void turn_clock_start(struct turn_clock *clock, int64_t idle_ms, int64_t hard_ms,

@@ -91,11 +91,15 @@ void turns_arm(struct turns *turns)
 void turns_look_busy(struct turns *turns, struct channel *channel)
 {
 	struct turn *turn = channel->turn;
+	bool asks;
 
 	if (!turn)
 		return;
-	turn->clock.busy = turn->tools.count > 0 ||
-			   asks_pending(turns_asks(turns, channel), channel);
+	asks = asks_pending(turns_asks(turns, channel), channel) > 0;
+	if (turn->clock.asks && !asks) /* until now it was not its turn to speak */
+		turn->clock.heard_ms = loop_now_ms();
+	turn->clock.asks = asks;
+	turn->clock.busy = turn->tools.count > 0 || asks;
 	turns_arm(turns);
 }
 

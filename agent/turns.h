@@ -30,10 +30,11 @@ struct turns_events {
 struct turns_options {
 	struct loop *loop;
 	struct sender *sender;
-	int slots;            /* 1 to TURNS_SLOTS_MAX */
-	const char *cwd;      /* absolute */
-	char *const *command; /* argv, for what to tell a person */
-	int64_t idle_ms, hard_ms;
+	int slots;                /* 1 to TURNS_SLOTS_MAX */
+	const char *cwd;          /* absolute */
+	char *const *command;     /* argv, for what to tell a person */
+	int64_t session_ms;       /* so long an agent may take to open a session */
+	int64_t idle_ms, hard_ms; /* of a turn */
 	struct permission_rules rules;
 	int64_t permission_ms;
 	const struct turns_events *events;

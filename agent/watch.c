@@ -63,6 +63,11 @@ const struct uuid *watch_slot_channel(const struct watch *watch)
 	return &watch->slot_channel.uuid;
 }
 
+const char *watch_sessions_path(struct watch *watch)
+{
+	return buf_text(&watch->setup.sessions_path);
+}
+
 bool watch_json_lines(const struct watch *watch)
 {
 	return watch->options->json_lines;

@@ -67,6 +67,7 @@ struct loop *watch_loop(struct watch *watch);
 struct sender *watch_sender(struct watch *watch);
 const struct setup *watch_setup(const struct watch *watch);
 const struct uuid *watch_slot_channel(const struct watch *watch);
+const char *watch_sessions_path(struct watch *watch); /* for last_sessions.h */
 bool watch_json_lines(const struct watch *watch);
 /* So many more lines were not seen: a gap will say so. */
 void watch_lost(struct watch *watch, uint64_t lines);

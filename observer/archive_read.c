@@ -19,6 +19,7 @@
 
 #define TEXT_MAX (16u << 20) /* of a frame or a fetched body */
 #define BUSY_MS 5000
+#define NAME_BYTES_MAX 256 /* that are shown of a name; our choice */
 #define PROGRESS_FRAMES 1000
 
 struct archive_reader {
@@ -158,6 +159,33 @@ bool archive_reader_agent(struct archive_reader *reader, struct slice name,
 			       "npub"
 			     : "%.60s: the archive has no such agent",
 		       log_quote(name, quoted));
+}
+
+void archive_reader_names(struct archive_reader *reader, const uint8_t *agent,
+			  struct slice channel, struct buf *name,
+			  struct buf *channel_name)
+{
+	struct sqlite3_stmt *statement = NULL;
+
+	buf_clear(name);
+	buf_clear(channel_name);
+	if (!db_prepare(reader->db, words_query, &statement, NULL))
+		return;
+	while (sqlite3_step(statement) == SQLITE_ROW) {
+		struct slice payload, rest, item;
+
+		if (sqlite3_column_bytes(statement, 0) != KEY_BYTES ||
+		    memcmp(sqlite3_column_blob(statement, 0), agent, KEY_BYTES) != 0)
+			continue;
+		payload = words_payload(reader, statement);
+		rest = acp_get(payload, "channels");
+		acp_set_text(name, acp_get_string(payload, "name"), NAME_BYTES_MAX);
+		while (acp_next(&rest, &item))
+			if (slice_eq(acp_get_string(item, "id"), channel))
+				acp_set_text(channel_name, acp_get_string(item, "name"),
+					     NAME_BYTES_MAX);
+	}
+	(void)sqlite3_finalize(statement);
 }
 
 size_t archive_reader_agents(struct archive_reader *reader, uint8_t out[][KEY_BYTES],
@@ -344,23 +372,27 @@ static bool visit_gone(const struct visit *visit, const uint8_t *agent)
 {
 	struct sqlite3_stmt *statement = prepare(
 		visit, agent,
-		agent ? "SELECT a.key, g.epoch, g.first, g.last FROM gone g JOIN agent a"
+		agent ? "SELECT a.key, g.epoch, g.first, g.last, g.why FROM gone g JOIN "
+			"agent a"
 			" ON a.id = g.agent WHERE a.key = ?1 ORDER BY g.epoch, g.first"
-		      : "SELECT a.key, g.epoch, g.first, g.last FROM gone g JOIN agent a"
+		      : "SELECT a.key, g.epoch, g.first, g.last, g.why FROM gone g JOIN "
+			"agent a"
 			" ON a.id = g.agent ORDER BY a.id, g.epoch, g.first");
 	bool more = statement != NULL;
 
 	while (more && sqlite3_step(statement) == SQLITE_ROW) {
-		const struct frame_range range = {
-			(uint64_t)sqlite3_column_int64(statement, 2),
-			(uint64_t)sqlite3_column_int64(statement, 3)};
+		const struct gone_range gone = {
+			{(uint64_t)sqlite3_column_int64(statement, 2),
+			 (uint64_t)sqlite3_column_int64(statement, 3)},
+			gone_why_parse(slice_of(
+				(const char *)sqlite3_column_text(statement, 4)))};
 		char epoch[17];
 
 		if (sqlite3_column_bytes(statement, 0) == KEY_BYTES &&
 		    column_epoch(statement, 1, epoch))
 			more = visit->visitor->on_gone(visit->ctx,
 						       sqlite3_column_blob(statement, 0),
-						       epoch, range);
+						       epoch, gone);
 	}
 	(void)sqlite3_finalize(statement);
 	return more;

@@ -8,7 +8,7 @@
 #include "wire/base/buf.h"
 #include "wire/base/err.h"
 #include "wire/base/slice.h"
-#include "wire/frame/control.h"
+#include "wire/frame/gone.h"
 #include "wire/frame/observer_event.h"
 #include "wire/nostr/crypto.h"
 
@@ -24,6 +24,11 @@ void archive_reader_close(struct archive_reader *reader);
  * ERR_NOT_FOUND; ERR_REFUSED: several have that name. */
 bool archive_reader_agent(struct archive_reader *reader, struct slice name,
 			  uint8_t agent[KEY_BYTES], struct err *err);
+/* What a harness calls itself, and that channel of it: both stay empty where it said
+ * nothing. Decoded. */
+void archive_reader_names(struct archive_reader *reader, const uint8_t *agent,
+			  struct slice channel, struct buf *name,
+			  struct buf *channel_name);
 /* Of all that it has; returns how many. */
 size_t archive_reader_agents(struct archive_reader *reader, uint8_t out[][KEY_BYTES],
 			     size_t max);
@@ -46,7 +51,7 @@ struct archive_visitor {
 			 struct slice text);
 	/* Frames that will never come. */
 	bool (*on_gone)(void *ctx, const uint8_t *agent, const char *epoch,
-			struct frame_range range);
+			struct gone_range gone);
 	/* Now and then. */
 	void (*on_progress)(void *ctx, uint64_t frames, uint64_t of);
 };

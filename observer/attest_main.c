@@ -92,7 +92,6 @@ int attest_main(int argc, char *argv[])
 	};
 	struct options *options = NULL;
 	struct crypto *crypto = NULL;
-	uint8_t seed[32];
 	struct err err;
 	char **args;
 	int arg_count, status = EXIT_SUCCESS;
@@ -107,8 +106,7 @@ int attest_main(int argc, char *argv[])
 		status = 2;
 	} else {
 		keyfile_guard_process();
-		loop_random(seed, sizeof(seed));
-		crypto = crypto_create(seed, &err);
+		crypto = loop_new_crypto(&err);
 		if (!crypto || !run(crypto, args[0], expires, &err))
 			status = client_fail("attest", &err);
 	}

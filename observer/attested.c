@@ -1,5 +1,6 @@
 #include "observer/attested.h"
 
+#include <dirent.h>
 #include <string.h>
 
 #include "wire/base/buf.h"
@@ -46,4 +47,24 @@ int64_t attested_until(struct crypto *crypto, const struct keypair *owner,
 	buf_finish(&path);
 	buf_finish(&tag);
 	return expires;
+}
+
+void attested_each(bool (*each)(void *ctx, const uint8_t *agent), void *ctx)
+{
+	struct buf path = {.max = 4096};
+	struct dirent *entry;
+	bool more = true;
+	DIR *dir = NULL;
+
+	if (paths_data(SLICE("attested"), &path, NULL))
+		dir = opendir(buf_text(&path));
+	while (dir && more && (entry = readdir(dir)) != NULL) {
+		uint8_t agent[KEY_BYTES];
+
+		if (hex_decode(slice_of(entry->d_name), agent, sizeof(agent)))
+			more = each(ctx, agent);
+	}
+	if (dir)
+		(void)closedir(dir);
+	buf_finish(&path);
 }

@@ -1,6 +1,7 @@
 #ifndef OBSERVER_ATTESTED_H
 #define OBSERVER_ATTESTED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "wire/base/err.h"
@@ -13,5 +14,9 @@ bool attested_save(const uint8_t *agent, struct slice tag_json, struct err *err)
 /* When this owner's attestation of @agent ends (Unix seconds); 0 when there is none. */
 int64_t attested_until(struct crypto *crypto, const struct keypair *owner,
 		       const uint8_t *agent);
+/* Calls @each with the public key of every agent that was attested, as long as it says
+ * so.
+ */
+void attested_each(bool (*each)(void *ctx, const uint8_t *agent), void *ctx);
 
 #endif

@@ -1,6 +1,7 @@
 #include "observer/client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,20 @@ static bool refused(struct slice body, unsigned status, struct err *err)
 	return false;
 }
 
+bool client_escape(struct slice text, struct buf *out)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				    "0123456789-._~";
+
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.ptr[i] && strchr(plain, text.ptr[i]))
+			(void)buf_append_byte(out, text.ptr[i]);
+		else
+			(void)buf_printf(out, "%%%02X", (unsigned char)text.ptr[i]);
+	}
+	return buf_ok(out);
+}
+
 bool client_ask(const char *path, struct slice body, struct buf *out, struct err *err)
 {
 	const int fd = dial(err);
@@ -205,6 +220,14 @@ static bool take_chunk(struct buf *in, struct buf *out)
 	return true;
 }
 
+/* Nothing came for as long as a line may wait for another like it. */
+static bool is_quiet(int fd)
+{
+	struct pollfd wait = {.fd = fd, .events = POLLIN};
+
+	return poll(&wait, 1, CLIENT_QUIET_MS) == 0;
+}
+
 bool client_follow(bool (*on_message)(void *ctx, struct slice message), void *ctx,
 		   struct err *err)
 {
@@ -229,6 +252,10 @@ bool client_follow(bool (*on_message)(void *ctx, struct slice message), void *ct
 				more = false;
 			}
 			buf_clear(&text);
+		}
+		if (more && is_quiet(fd) && !on_message(ctx, SLICE_EMPTY)) {
+			ok = true;
+			more = false;
 		}
 		more = more && receive(fd, &in, err);
 	}
@@ -285,24 +312,25 @@ const char *client_agent_words(struct slice agent, char out[CLIENT_AGENT_BYTES])
 	return out;
 }
 
-static void lane_of(struct slice fleet, struct slice lane, struct client_lane *out)
+static void lane_of(struct slice lane, struct client_lane *out)
 {
 	out->agent = acp_get_string(lane, "agent");
-	out->agent_name = acp_get_string(client_agent(fleet, out->agent), "name");
 	out->channel = acp_get_string(lane, "channel");
 	out->channel_name = acp_get_string(lane, "channelName");
 	out->id = acp_get_string(lane, "id");
 	out->json = lane;
 }
 
-static bool names_agent(const struct client_lane *lane, struct slice name)
+bool client_is_agent(struct slice agent, struct slice name)
 {
 	uint8_t key[KEY_BYTES], want[KEY_BYTES];
+	char called[CLIENT_AGENT_BYTES];
 
-	if (json_is(lane->agent_name, name))
+	if (json_is(acp_get_string(agent, "name"), name) ||
+	    slice_eq(slice_of(client_agent_words(agent, called)), name))
 		return true;
 	return nip19_parse_pubkey(name, want, NULL) &&
-	       hex_decode(lane->agent, key, KEY_BYTES) &&
+	       hex_decode(acp_get_string(agent, "id"), key, KEY_BYTES) &&
 	       memcmp(key, want, KEY_BYTES) == 0;
 }
 
@@ -317,8 +345,8 @@ bool client_find_lane(struct slice fleet, struct slice name, struct client_lane 
 	while (acp_next(&rest, &lane)) {
 		struct client_lane at;
 
-		lane_of(fleet, lane, &at);
-		if (!names_agent(&at, agent) ||
+		lane_of(lane, &at);
+		if (!client_is_agent(client_agent(fleet, at.agent), agent) ||
 		    (channel.len && !json_is(at.channel_name, channel) &&
 		     !json_is(at.channel, channel)))
 			continue;
@@ -357,6 +385,14 @@ const char *client_words(struct slice raw, char out[LOG_QUOTE_BYTES])
 	}
 	buf_finish(&text);
 	return out;
+}
+
+const char *client_lane_words(struct slice lane, char out[LOG_QUOTE_BYTES])
+{
+	const struct slice name = acp_get_string(lane, "channelName");
+
+	return client_words(
+		name.len ? name : slice_sub(acp_get_string(lane, "channel"), 0, 8), out);
 }
 
 void client_age(int64_t ms, char out[16])

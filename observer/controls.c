@@ -1,5 +1,6 @@
 #include "observer/controls.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ struct sync {
 	struct buf plaintext;
 	int64_t sent_ms, synced_ms;
 	unsigned sends;
+	char epoch[17]; /* the newest, when it was last synced */
 	bool foreign;
 	bool asked, coming; /* frames: asked for; the harness said it heard */
 	uint64_t missing;   /* as told last */
@@ -46,6 +48,7 @@ struct sync {
 	enum gap_state told;
 	int64_t want_ms, progress_ms;
 	unsigned fruitless;
+	struct control_want oldest; /* of what was asked for */
 };
 
 struct body {
@@ -65,7 +68,34 @@ struct controls {
 	struct map syncs; /* agent → sync */
 	struct body *bodies[CONTROLS_BODIES_MAX];
 	struct buf sealed;
+	struct controls_figures figures;
 };
+
+/* Statuses of control_result (PROTOCOL.md). */
+static const char *const outcomes[] = {
+	"queued",
+	"started",
+	"busy",
+	"no_channel",
+	"refused",
+	"applied",
+	"unsupported",
+	"ok",
+	"sent",
+	"already_decided",
+	"no_active_turn",
+	"switched",
+	"unsupported_model",
+	"malformed",
+	"expired",
+	"wrong_epoch",
+	"rate_limited",
+	"uncertain",
+	"cancelled",
+	"other",
+};
+static_assert(sizeof(outcomes) / sizeof(*outcomes) == CONTROLS_OUTCOMES,
+	      "every outcome has a name");
 
 static void random_hex(struct controls *controls, char *out, size_t bytes)
 {
@@ -167,6 +197,27 @@ static void close_at(struct controls *controls, size_t at)
 {
 	open_destroy(controls->open[at]);
 	controls->open[at] = controls->open[--controls->open_count];
+}
+
+/* ---- figures ---- */
+
+const struct controls_figures *controls_figures(const struct controls *controls)
+{
+	return &controls->figures;
+}
+
+const char *controls_outcome_name(size_t outcome)
+{
+	return outcomes[outcome];
+}
+
+static void count_answer(struct controls *controls, struct slice status)
+{
+	size_t i = 0;
+
+	while (i < CONTROLS_OUTCOMES - 1 && !slice_eq(status, slice_of(outcomes[i])))
+		i++;
+	controls->figures.answered[i]++;
 }
 
 /* ---- what is asked ---- */
@@ -282,6 +333,26 @@ static bool read_card(struct controls *controls, struct slice json, struct post 
 	return true;
 }
 
+/* Any event, named by where it stands. */
+static bool read_event(struct slice json, struct post *post, struct err *err)
+{
+	const struct slice epoch = acp_get_string(json, "epoch");
+	const int64_t seq = acp_get_int(json, "seq", 0);
+	uint8_t bytes[8];
+
+	if (!hex_decode(acp_get_string(json, "agent"), post->agent, KEY_BYTES))
+		return err_set(err, ERR_MALFORMED, "agent must be 64 hex digits");
+	if (!hex_decode(epoch, bytes, sizeof(bytes)) || seq < 1)
+		return err_set(err, ERR_MALFORMED,
+			       "fetch_body needs card, or epoch and seq");
+	acp_set_text(&post->channel, acp_get_string(json, "channel"), ROW_SHORT_MAX);
+	memcpy(post->control.epoch, epoch.ptr, epoch.len);
+	post->control.epoch[epoch.len] = '\0';
+	post->control.has_epoch = true;
+	post->control.seq = (uint64_t)seq;
+	return true;
+}
+
 static bool read_post(struct controls *controls, struct slice json, struct post *post,
 		      struct err *err)
 {
@@ -293,8 +364,11 @@ static bool read_post(struct controls *controls, struct slice json, struct post 
 	json = slice_trim(json);
 	if (!read_type(json, post, err))
 		return false;
-	if (control->type == CONTROL_PERMISSION_DECISION ||
-	    control->type == CONTROL_FETCH_BODY) {
+	if (control->type == CONTROL_FETCH_BODY && !acp_get_string(json, "card").ptr) {
+		if (!read_event(json, post, err))
+			return false;
+	} else if (control->type == CONTROL_PERMISSION_DECISION ||
+		   control->type == CONTROL_FETCH_BODY) {
 		if (!read_card(controls, json, post, err))
 			return false;
 	} else {
@@ -375,11 +449,15 @@ bool controls_post(struct controls *controls, struct slice json, int64_t now_ms,
 	struct post post = {0};
 	bool ok;
 
-	if (controls->open_count == CONTROLS_OPEN_MAX)
-		return err_set(err, ERR_REFUSED, "too many requests wait for an answer");
-	ok = read_post(controls, json, &post, err) &&
+	ok = controls->open_count < CONTROLS_OPEN_MAX ||
+	     err_set(err, ERR_REFUSED, "too many requests wait for an answer");
+	ok = ok && read_post(controls, json, &post, err) &&
 	     post_send(controls, &post, now_ms, request_id_out, err);
 	post_finish(&post);
+	if (ok)
+		controls->figures.posted++;
+	else
+		controls->figures.refused++;
 	return ok;
 }
 
@@ -440,6 +518,7 @@ static void on_result(struct controls *controls, const uint8_t *agent,
 				  CONTROL_ANSWERED, buf_slice(&status),
 				  buf_slice(&detail),
 				  acp_get_int(payload, "position", -1), now_ms);
+		count_answer(controls, buf_slice(&status));
 		close_at(controls, i);
 		break;
 	}
@@ -558,13 +637,19 @@ static void sync_send(struct controls *controls, struct sync *sync, int64_t now_
 	if (!control_write(&sync->plaintext, &control))
 		return;
 	sync->sends = 0;
+	(void)snprintf(sync->epoch, sizeof(sync->epoch), "%s",
+		       model_agent(controls->options.model, sync->agent).epoch);
 	sync->synced_ms = now_ms;
 	if (control.want_count) {
 		sync->asked = true;
 		sync->coming = false;
 		sync->want_ms = now_ms;
 		sync->fruitless++;
+		sync->oldest = wants[control.want_count - 1];
+		controls->figures.asks++;
 	}
+	for (size_t i = 0; i < control.want_count; i++)
+		controls->figures.asked += wants[i].range.last - wants[i].range.first + 1;
 	sync_publish(controls, sync, now_ms);
 }
 
@@ -640,6 +725,26 @@ static void tell_gaps(struct controls *controls, struct sync *sync, bool settled
 			 controls->options.model);
 }
 
+/* All that was asked for came, and @newest, which is wanted now, was no part of it. */
+static bool is_served(const struct sync *sync, const struct control_want *newest)
+{
+	const int order = strcmp(newest->epoch, sync->oldest.epoch);
+
+	return sync->asked && !sync->fruitless &&
+	       (order < 0 ||
+		(order == 0 && newest->range.last < sync->oldest.range.first));
+}
+
+static bool may_ask(const struct sync *sync, const struct control_want *newest,
+		    int64_t now_ms)
+{
+	if (is_served(sync, newest))
+		return true;
+	return (!sync->asked || now_ms - sync->progress_ms >= WANT_QUIET_MS) &&
+	       now_ms - sync->want_ms >=
+		       (sync->fruitless < WANTS_FAST ? WANT_AGAIN_MS : CONTROLS_SYNC_MS);
+}
+
 static void sync_tick(void *ctx, const uint8_t *agent, bool foreign)
 {
 	const struct each *each = ctx;
@@ -648,16 +753,17 @@ static void sync_tick(void *ctx, const uint8_t *agent, bool foreign)
 	const struct model_agent state = model_agent(controls->options.model, agent);
 	struct sync *sync = sync_ensure(controls, agent);
 	struct control_want want;
+	/* A new start knows how the one before it ended. */
+	const bool started_anew = strcmp(sync->epoch, state.epoch) != 0;
 	bool wants, ask;
 
 	wants = ingest_wants(controls->options.ingest, agent, now_ms, &want, 1) > 0;
 	tell_gaps(controls, sync, wants, now_ms);
 	if (foreign || !state.online)
 		return;
-	ask = wants && (!sync->asked || now_ms - sync->progress_ms >= WANT_QUIET_MS) &&
-	      now_ms - sync->want_ms >=
-		      (sync->fruitless < WANTS_FAST ? WANT_AGAIN_MS : CONTROLS_SYNC_MS);
-	if (ask || !sync->synced_ms || now_ms - sync->synced_ms >= CONTROLS_SYNC_MS)
+	ask = wants && may_ask(sync, &want, now_ms);
+	if (ask || started_anew || !sync->synced_ms ||
+	    now_ms - sync->synced_ms >= CONTROLS_SYNC_MS)
 		sync_send(controls, sync, now_ms);
 	else if (*sync->request_id && sync->sends < SYNC_SENDS_MAX &&
 		 now_ms - sync->sent_ms >= CONTROLS_RESEND_MS)
@@ -681,6 +787,7 @@ void controls_tick(struct controls *controls, int64_t now_ms)
 					  control->foreign ? SLICE("no answer in 10 s")
 							   : SLICE("no answer in 60 s"),
 					  -1, now_ms);
+			controls->figures.expired++;
 			close_at(controls, i);
 		} else if ((!control->foreign || !control->sends) &&
 			   now_ms - control->sent_ms >= CONTROLS_RESEND_MS) {

@@ -39,6 +39,18 @@ struct controls_options {
 	void *ctx;
 };
 
+#define CONTROLS_OUTCOMES 20 /* that harnesses say, and one for any other */
+
+/* What was done since it was made. */
+struct controls_figures {
+	uint64_t posted;  /* sent for the owner */
+	uint64_t refused; /* not sent: malformed, or not possible now */
+	uint64_t expired; /* without an answer */
+	uint64_t answered[CONTROLS_OUTCOMES];
+	uint64_t asks;  /* feed_syncs that asked for frames */
+	uint64_t asked; /* frames, each time that they were asked for */
+};
+
 struct controls *controls_create(const struct controls_options *options);
 void controls_destroy(struct controls *controls);
 
@@ -59,6 +71,9 @@ void controls_on_event(struct controls *controls, const uint8_t *agent,
 		       const struct observer_event *event, int64_t now_ms);
 /* The link is up: asks every agent for its state. */
 void controls_on_ready(struct controls *controls, int64_t now_ms);
+const struct controls_figures *controls_figures(const struct controls *controls);
+/* What answered[@outcome] counts: "applied"; the last is "other". */
+const char *controls_outcome_name(size_t outcome);
 /* Call about once a second. */
 void controls_tick(struct controls *controls, int64_t now_ms);
 

@@ -205,25 +205,28 @@ static bool near_change(const struct script *script, size_t at)
 	return false;
 }
 
+/* Which of the lines that stand near a change are written. */
+struct page {
+	size_t from, limit, seen;
+};
+
+/* False when there are more behind the page. */
 static bool write_hunks(const struct script *script, const struct side *old,
-			const struct side *new, struct buf *out)
+			const struct side *new, struct page *page, struct buf *out)
 {
 	size_t written = 0;
 	bool open = false;
 
 	for (size_t i = 0; i < script->count; i++) {
 		const struct edit *edit = &script->edits[i];
+		const bool near = near_change(script, i);
 
-		if (!near_change(script, i)) {
+		page->seen += near;
+		if (!near || page->seen <= page->from || written == page->limit) {
 			if (open)
 				(void)buf_lit(out, "]}");
 			open = false;
 			continue;
-		}
-		if (written == DIFF_LINES_MAX) {
-			if (open)
-				(void)buf_lit(out, "]}");
-			return false;
 		}
 		if (!open)
 			(void)buf_printf(out, "%s{\"old\":%u,\"new\":%u,\"lines\":[",
@@ -235,11 +238,11 @@ static bool write_hunks(const struct script *script, const struct side *old,
 	}
 	if (open)
 		(void)buf_lit(out, "]}");
-	return true;
+	return page->seen <= page->from + written;
 }
 
-void diff_write(struct slice old_text, struct slice new_text, struct buf *out,
-		struct diff_size *size_out)
+static void write_page(struct slice old_text, struct slice new_text, struct page *page,
+		       struct buf *out, struct diff_size *size_out)
 {
 	struct side old, new;
 	struct script script = {0};
@@ -255,9 +258,26 @@ void diff_write(struct slice old_text, struct slice new_text, struct buf *out,
 	}
 	(void)buf_printf(out, "\"added\":%u,\"removed\":%u,\"hunks\":[", size_out->added,
 			 size_out->removed);
-	whole = write_hunks(&script, &old, &new, out) && !old.cut && !new.cut;
+	whole = write_hunks(&script, &old, &new, page, out) && !old.cut && !new.cut;
 	(void)buf_printf(out, "],\"more\":%s", whole ? "false" : "true");
 	free(script.edits);
 	free(old.lines);
 	free(new.lines);
+}
+
+void diff_write(struct slice old_text, struct slice new_text, struct buf *out,
+		struct diff_size *size_out)
+{
+	struct page page = {.limit = DIFF_LINES_MAX};
+
+	write_page(old_text, new_text, &page, out, size_out);
+}
+
+void diff_write_lines(struct slice old_text, struct slice new_text, size_t from,
+		      size_t limit, struct buf *out, struct diff_size *size_out)
+{
+	struct page page = {.from = from, .limit = limit};
+
+	write_page(old_text, new_text, &page, out, size_out);
+	(void)buf_printf(out, ",\"lines\":%zu", page.seen);
 }

@@ -28,5 +28,9 @@ struct diff_size {
  */
 void diff_write(struct slice old_text, struct slice new_text, struct buf *out,
 		struct diff_size *size_out);
+/* The same of the lines from @from on, at most @limit, and `"lines":N`: all that there
+ * are to be had. */
+void diff_write_lines(struct slice old_text, struct slice new_text, size_t from,
+		      size_t limit, struct buf *out, struct diff_size *size_out);
 
 #endif

@@ -14,7 +14,8 @@ enum doctor_verdict { DOCTOR_OK, DOCTOR_WARNING, DOCTOR_FAILED };
 
 struct doctor {
 	bool json;
-	const char *relay;
+	const char *relay; /* NULL: not known yet */
+	struct buf relay_text;
 	struct crypto *crypto;
 	struct keypair *owner; /* NULL: there is none that can be read */
 	size_t failed, warnings, count;
@@ -27,8 +28,5 @@ void doctor_tell(struct doctor *doctor, enum doctor_verdict verdict, const char 
 
 /* Relay, clock, and whether the agents that we know answer: doctor_relay.c. */
 void doctor_check_relay(struct doctor *doctor);
-/* Calls @each with the public key of every agent that this owner attested, as long as it
- * says so. */
-void doctor_each_attested(bool (*each)(void *ctx, const uint8_t *agent), void *ctx);
 
 #endif

@@ -25,6 +25,7 @@
 #include "wire/nostr/nip19.h"
 #include "wire/nostr/nipoa.h"
 
+#define RELAY_URL "ws://127.0.0.1:7447"
 #define ARCHIVE_CHECK_MS 10000
 #define SAY_BYTES (64 << 20) /* an archive of which checking takes a noticeable time */
 #define EXPIRES_SOON_S (7 * 86400)
@@ -152,7 +153,7 @@ static void check_archive(struct doctor *doctor)
 			      "perch doctor: checking the archive, %lld MiB, for at most "
 			      "10 s\n",
 			      (long long)info.st_size >> 20);
-	if (!db_check(buf_text(&path), ARCHIVE_CHECK_MS, &whole, &err))
+	if (!db_check(buf_text(&path), ARCHIVE_CHECK_MS, NULL, &whole, &err))
 		doctor_tell(doctor, DOCTOR_FAILED, "archive", "%s: %s", err.text,
 			    err.code == ERR_MALFORMED
 				    ? "the observer moves it aside when it starts and "
@@ -201,8 +202,12 @@ static void check_journal(struct doctor *doctor)
 	}
 	if (dir)
 		(void)closedir(dir);
-	doctor_tell(doctor, DOCTOR_OK, "journal", "of %u agent%s, %lld MiB", count,
-		    count == 1 ? "" : "s", bytes >> 20);
+	/* What nobody starts again nobody is sent. */
+	doctor_tell(doctor, DOCTOR_OK, "journal",
+		    "of %u agent%s, %lld MiB; what an observer misses of one is sent "
+		    "while that one runs: start it again by its command, or `perch run "
+		    "--name NAME -- sleep 120` with its name",
+		    count, count == 1 ? "" : "s", bytes >> 20);
 out:
 	buf_finish(&path);
 }
@@ -307,26 +312,6 @@ static void check_owner(struct doctor *doctor)
 	buf_finish(&npub);
 }
 
-void doctor_each_attested(bool (*each)(void *ctx, const uint8_t *agent), void *ctx)
-{
-	struct buf path = {.max = 4096};
-	struct dirent *entry;
-	bool more = true;
-	DIR *dir = NULL;
-
-	if (paths_data(SLICE("attested"), &path, NULL))
-		dir = opendir(buf_text(&path));
-	while (dir && more && (entry = readdir(dir)) != NULL) {
-		uint8_t agent[KEY_BYTES];
-
-		if (hex_decode(slice_of(entry->d_name), agent, sizeof(agent)))
-			more = each(ctx, agent);
-	}
-	if (dir)
-		(void)closedir(dir);
-	buf_finish(&path);
-}
-
 /* Those who are fine are not listed: there may be many. */
 static bool check_attested(void *ctx, const uint8_t *agent)
 {
@@ -381,7 +366,7 @@ static void check_keys(struct doctor *doctor)
 	if (!keyfile_list(check_key, &keys, &err) && err.code != ERR_NOT_FOUND)
 		doctor_tell(doctor, DOCTOR_FAILED, "key", "%s", err.text);
 	if (doctor->owner)
-		doctor_each_attested(check_attested, doctor);
+		attested_each(check_attested, doctor);
 	tell_user(doctor, &keys);
 }
 
@@ -400,6 +385,11 @@ static void check_broker(struct doctor *doctor)
 		goto out;
 	}
 	relay = acp_get(acp_get(buf_slice(&fleet), "health"), "relay");
+	/* Of a `perch up` on ports of its own nobody else knows it. */
+	if (!doctor->relay && acp_get_string(relay, "url").len) {
+		acp_set_text(&doctor->relay_text, acp_get_string(relay, "url"), 1024);
+		doctor->relay = buf_text(&doctor->relay_text);
+	}
 	acp_set_text(&reason, acp_get_string(relay, "reason"), 160);
 	if (json_is(acp_get_string(relay, "state"), SLICE("ready")))
 		doctor_tell(doctor, DOCTOR_OK, "observer",
@@ -427,10 +417,7 @@ static void print_sum(struct doctor *doctor)
 
 static bool examine(struct doctor *doctor, const struct err *conf, struct err *err)
 {
-	uint8_t seed[32];
-
-	loop_random(seed, sizeof(seed));
-	doctor->crypto = crypto_create(seed, err);
+	doctor->crypto = loop_new_crypto(err);
 	if (!doctor->crypto)
 		return false;
 	if (conf->code == ERR_NONE)
@@ -443,6 +430,8 @@ static bool examine(struct doctor *doctor, const struct err *conf, struct err *e
 	check_archive(doctor);
 	check_journal(doctor);
 	check_broker(doctor);
+	if (!doctor->relay)
+		doctor->relay = RELAY_URL;
 	if (doctor->owner)
 		doctor_check_relay(doctor);
 	else
@@ -454,14 +443,15 @@ static bool examine(struct doctor *doctor, const struct err *conf, struct err *e
 
 int doctor_main(int argc, char *argv[])
 {
-	struct doctor doctor = {.relay = "ws://127.0.0.1:7447", .out = {.max = 1 << 20}};
+	struct doctor doctor = {.relay_text = {.max = 4096}, .out = {.max = 1 << 20}};
 	struct err err, conf = {0};
 	const struct option_spec specs[] = {
 		{.name = "relay",
 		 .type = OPTION_TEXT,
 		 .value = &doctor.relay,
 		 .argument = "URL",
-		 .help = "relay to try (ws://127.0.0.1:7447)"},
+		 .help = "relay to try (that of the running observer, else " RELAY_URL
+			 ")"},
 		{.name = "json",
 		 .type = OPTION_FLAG,
 		 .value = &doctor.json,
@@ -499,6 +489,7 @@ int doctor_main(int argc, char *argv[])
 	keypair_destroy(doctor.owner);
 	crypto_destroy(doctor.crypto);
 	buf_finish(&doctor.out);
+	buf_finish(&doctor.relay_text);
 	options_destroy(options);
 	return status;
 }

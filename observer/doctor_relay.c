@@ -7,6 +7,7 @@
 #include <sodium.h>
 
 #include "observer/acp.h"
+#include "observer/attested.h"
 #include "observer/ingest.h"
 #include "wire/base/mem.h"
 #include "wire/frame/control.h"
@@ -89,12 +90,12 @@ static int64_t on_stranger(void *ctx, const uint8_t *author)
 }
 
 static void on_gone(void *ctx, const uint8_t *agent, const char *epoch,
-		    struct frame_range range)
+		    struct gone_range gone)
 {
 	(void)ctx;
 	(void)agent;
 	(void)epoch;
-	(void)range;
+	(void)gone;
 }
 
 static bool ask(struct visit *visit, struct asked *asked)
@@ -329,7 +330,7 @@ static bool visit_begin(struct visit *visit, struct err *err)
 		return false;
 	visit->ingest = ingest_create(&ingest);
 	visit->deadline = timer_create_on(visit->loop, on_deadline, visit);
-	doctor_each_attested(add_agent, visit);
+	attested_each(add_agent, visit);
 	if (!visit->count && !add_nobody(visit))
 		return err_set(err, ERR_SYSTEM, "no key could be made");
 	visit->link = link_create(visit->loop, &link, err);

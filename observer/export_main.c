@@ -8,6 +8,7 @@
 
 #include "observer/archive_read.h"
 #include "observer/client.h"
+#include "observer/export_replay.h"
 #include "observer/export_trace.h"
 #include "observer/when.h"
 #include "wire/base/clock.h"
@@ -70,13 +71,18 @@ static bool on_event(void *ctx, const uint8_t *agent, const char *epoch, uint64_
 
 /* What is not there is said as well. */
 static bool on_gone(void *ctx, const uint8_t *agent, const char *epoch,
-		    struct frame_range range)
+		    struct gone_range gone)
 {
 	struct export *export = ctx;
 
 	begin_line(export, agent, epoch);
-	(void)buf_printf(&export->line, ",\"gone\":[%llu,%llu]}\n",
-			 (unsigned long long)range.first, (unsigned long long)range.last);
+	(void)buf_printf(&export->line, ",\"gone\":[%llu,%llu]",
+			 (unsigned long long)gone.range.first,
+			 (unsigned long long)gone.range.last);
+	if (gone.why)
+		(void)buf_printf(&export->line, ",\"why\":\"%s\"",
+				 gone_why_name(gone.why));
+	(void)buf_lit(&export->line, "}\n");
 	return put(export);
 }
 
@@ -108,6 +114,15 @@ static bool write_all(struct export *export, const char *path,
 		.progress = export->is_terminal,
 	};
 
+	if (strcmp(export->format, "html") == 0)
+		return replay_write(&(struct replay_options){.path = path,
+							     .agent = trace.agent,
+							     .channel = trace.channel,
+							     .from_ms = trace.from_ms,
+							     .to_ms = trace.to_ms,
+							     .now_ms = trace.now_ms,
+							     .progress = trace.progress},
+				    reader, stdout, err);
 	if (strcmp(export->format, "trace") == 0)
 		return trace_write(&trace, reader, stdout, err);
 	return archive_reader_visit(reader, trace.agent, &visitor, export, err);
@@ -181,7 +196,8 @@ int export_main(int argc, char *argv[])
 		 .type = OPTION_TEXT,
 		 .value = &export.format,
 		 .argument = "FORMAT",
-		 .help = "jsonl, or trace: where the time went, for Perfetto (jsonl)",
+		 .help = "jsonl; trace: where the time went, for Perfetto; html: a file "
+			 "that opens as the page does, without a network (jsonl)",
 		 .no_env = true},
 		{.name = NULL},
 	};
@@ -191,9 +207,11 @@ int export_main(int argc, char *argv[])
 		.summary =
 			"Prints the archive as JSON lines, one an event as it was sent: "
 			"{\"agent\",\"epoch\",\"frame\",\"event\"}, in the order of "
-			"agents, epochs and frames, then the gaps as {…,\"gone\":[A,B]}. "
+			"agents, epochs and frames, then the gaps as "
+			"{…,\"gone\":[A,B],\"why\":WORD}. "
 			"An observer may run meanwhile.",
 		.example = "  perch export --agent claude --from 24h > day.jsonl\n"
+			   "  perch export --format html --from 2h > replay.html\n"
 			   "  perch export | jq -r 'select(.event.kind == "
 			   "\"turn_completed\") | .event.timestamp'\n",
 		.options = specs,
@@ -215,9 +233,11 @@ int export_main(int argc, char *argv[])
 		(void)client_fail("export", &err);
 		status = 2;
 	} else if (strcmp(export.format, "jsonl") != 0 &&
-		   strcmp(export.format, "trace") != 0) {
+		   strcmp(export.format, "trace") != 0 &&
+		   strcmp(export.format, "html") != 0) {
 		(void)err_set(&err, ERR_MALFORMED,
-			      "--format is jsonl or trace, got \"%.40s\"", export.format);
+			      "--format is jsonl, trace or html, got \"%.40s\"",
+			      export.format);
 		(void)client_fail("export", &err);
 		status = 2;
 	} else if (!run(&export, &err)) {

@@ -1,23 +1,48 @@
 #include "observer/export_trace.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "observer/archive_db.h"
 #include "observer/fold_run.h"
 #include "observer/spans.h"
+#include "wire/base/mem.h"
 #include "wire/nostr/json.h"
 
-#define SLICE_BYTES ((size_t)64 << 20) /* spans of one slice of one lane */
+/* Of one lane; what would need more is left out, and said to be. Our choice. */
+#define TRACKS_MAX 32
+#define TRACK_DEPTH_MAX 64
+
+/* A thread of the trace. Of what is on one thread each has to be inside or behind the
+ * other: Perfetto drops what is not (its slice_drop_overlapping_complete_event). */
+struct track {
+	unsigned tid;                  /* 0: it has nothing yet */
+	int64_t ends[TRACK_DEPTH_MAX]; /* of what goes on at one time, the outermost first
+					*/
+	size_t depth;
+	int64_t least; /* start of the first in this slice of the lane */
+	int64_t limit; /* the same of newer slices, which were there before */
+};
+
+/* What is to be drawn. */
+struct item {
+	int64_t t, end;
+	const char *name, *category;
+};
 
 struct trace {
 	const struct trace_options *options;
 	struct archive_db *db;
+	struct archive_reader *reader;
 	FILE *out;
 	struct buf line;
 	struct err *err;
 	uint8_t agent[KEY_BYTES]; /* of the last lane */
-	unsigned pid, tid;
+	unsigned pid, tid, lanes;
+	uint64_t left_out;
 	bool any, failed;
+	struct buf lane; /* the name of the one at hand */
+	struct track tracks[TRACKS_MAX];
 };
 
 static void put(struct trace *trace)
@@ -26,47 +51,143 @@ static void put(struct trace *trace)
 						trace->out) != trace->line.len;
 }
 
-static void begin_event(struct trace *trace, const char *phase, struct slice name)
+static void begin_event(struct trace *trace, const char *phase, unsigned tid,
+			struct slice name)
 {
 	buf_clear(&trace->line);
 	(void)buf_printf(&trace->line, "%s{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"name\":",
-			 trace->any ? ",\n" : "", phase, trace->pid, trace->tid);
+			 trace->any ? ",\n" : "", phase, trace->pid, tid);
 	json_write_string(&trace->line, name);
 	trace->any = true;
 }
 
-/* One stretch of time; what goes on ends now. */
-static void put_span(struct trace *trace, int64_t t, int64_t end, struct slice name,
-		     const char *category)
+static void put_name(struct trace *trace, const char *what, unsigned tid,
+		     struct slice name)
 {
-	const int64_t until = span_end(end, trace->options->now_ms);
-
-	if (until <= trace->options->from_ms || t >= trace->options->to_ms)
-		return;
-	begin_event(trace, "X", name);
-	(void)buf_printf(&trace->line, ",\"cat\":\"%s\",\"ts\":%lld,\"dur\":%lld}",
-			 category, (long long)t * 1000,
-			 (long long)(until > t ? until - t : 0) * 1000);
+	begin_event(trace, "M", tid, slice_of(what));
+	/* As Chrome itself writes it. */
+	(void)buf_lit(&trace->line,
+		      ",\"cat\":\"__metadata\",\"ts\":0,\"args\":{\"name\":");
+	json_write_string(&trace->line, name);
+	(void)buf_lit(&trace->line, "}}");
 	put(trace);
 }
 
-static void put_run(struct trace *trace, const struct spans *spans, const struct run *run)
+/* A new thread of the lane. */
+static void open_track(struct trace *trace, struct track *track)
 {
+	const size_t number = (size_t)(track - trace->tracks) + 1;
+	struct buf name = {.max = trace->lane.len + 32};
+
+	(void)buf_append(&name, buf_slice(&trace->lane));
+	if (number > 1)
+		(void)buf_printf(&name, " (%zu)", number);
+	track->tid = ++trace->tid;
+	put_name(trace, "thread_name", track->tid, buf_slice(&name));
+	buf_finish(&name);
+}
+
+/* Items come by their start. */
+static bool fits(struct track *track, const struct item *item)
+{
+	while (track->depth && track->ends[track->depth - 1] <= item->t)
+		track->depth--;
+	return item->end <= track->limit && track->depth < TRACK_DEPTH_MAX &&
+	       (!track->depth || item->end <= track->ends[track->depth - 1]);
+}
+
+static void put_item(struct trace *trace, const struct item *item)
+{
+	struct track *track = trace->tracks, *end = track + TRACKS_MAX;
+
+	while (track < end && !fits(track, item))
+		track++;
+	if (track == end) {
+		trace->left_out++;
+		return;
+	}
+	if (!track->tid)
+		open_track(trace, track);
+	track->ends[track->depth++] = item->end;
+	track->least = item->t < track->least ? item->t : track->least;
+	begin_event(trace, "X", track->tid, slice_of(item->name));
+	(void)buf_printf(&trace->line, ",\"cat\":\"%s\",\"ts\":%lld,\"dur\":%lld}",
+			 item->category, (long long)item->t * 1000,
+			 (long long)(item->end - item->t) * 1000);
+	put(trace);
+}
+
+/* What goes on ends now. */
+static void add_item(const struct trace *trace, struct item *items, size_t *count,
+		     const struct item *item)
+{
+	const int64_t end = span_end(item->end, trace->options->now_ms);
+
+	if (end <= trace->options->from_ms || item->t >= trace->options->to_ms)
+		return;
+	items[*count] = *item;
+	items[(*count)++].end = end > item->t ? end : item->t;
+}
+
+static size_t add_run(const struct trace *trace, const struct spans *spans,
+		      const struct span_lane *lane, size_t at, struct item *items)
+{
+	const struct run *run = lane->runs[at].run;
+	const char *title = run->text + run->title;
+	size_t count = 0;
+
 	if (run->is_turn)
-		put_span(
-			trace, run->t, run->end,
-			slice_of(run->text[run->title] ? run->text + run->title : "turn"),
-			"turn");
-	for (uint32_t i = 0; i < run->count; i++)
-		put_span(trace, run->spans[i].t, run->spans[i].end,
-			 slice_of(spans->names[run->spans[i].name].text),
-			 run->spans[i].kind == SPAN_WAIT ? "wait" : "tool");
+		add_item(trace, items, &count,
+			 &(struct item){run->t,
+					span_lane_end(lane, at, trace->options->now_ms),
+					*title ? title : "turn", "turn"});
+	for (uint32_t i = 0; i < run->count; i++) {
+		const struct span *span = &run->spans[i];
+
+		add_item(trace, items, &count,
+			 &(struct item){span->t, span->end, spans->names[span->name].text,
+					span->kind == SPAN_WAIT ? "wait" : "tool"});
+	}
+	return count;
+}
+
+/* By start; of those that start together the longer first, which the others are inside
+ * of. */
+static int compare_items(const void *left, const void *right)
+{
+	const struct item *a = left, *b = right;
+
+	if (a->t != b->t)
+		return a->t < b->t ? -1 : 1;
+	return (a->end < b->end) - (a->end > b->end);
+}
+
+static void put_lane(struct trace *trace, const struct spans *spans,
+		     const struct span_lane *lane)
+{
+	struct item *items;
+	size_t room = lane->count, count = 0;
+
+	for (size_t i = 0; i < lane->count; i++)
+		room += lane->runs[i].run->count;
+	items = mem_array(room + 1, sizeof(*items));
+	for (size_t i = 0; i < lane->count; i++)
+		count += add_run(trace, spans, lane, i, items + count);
+	qsort(items, count, sizeof(*items), compare_items);
+	for (size_t i = 0; i < count; i++)
+		put_item(trace, &items[i]);
+	free(items);
+	for (struct track *track = trace->tracks; track < trace->tracks + TRACKS_MAX;
+	     track++) {
+		track->depth = 0;
+		track->limit = track->least;
+	}
 }
 
 static void put_folds(struct trace *trace, const uint8_t *agent, struct slice channel,
 		      const struct archive_answer *answer)
 {
-	struct spans *spans = spans_create(SLICE_BYTES);
+	struct spans *spans = spans_create(SPANS_BYTES_MAX);
 
 	for (size_t i = 0; i < answer->fold_count; i++) {
 		const struct fold_run run = {.fold = answer->folds[i].fold,
@@ -77,29 +198,33 @@ static void put_folds(struct trace *trace, const uint8_t *agent, struct slice ch
 		fold_run_put(spans, agent, &run);
 	}
 	for (size_t i = 0; i < spans->lane_count; i++)
-		for (size_t k = 0; k < spans->lanes[i]->count; k++)
-			put_run(trace, spans, spans->lanes[i]->runs[k].run);
+		put_lane(trace, spans, spans->lanes[i]);
 	spans_destroy(spans);
 }
 
-static void put_names(struct trace *trace, const uint8_t *agent, struct slice channel)
+/* What has no name is called by its key, or its id. */
+static void begin_lane(struct trace *trace, const uint8_t *agent, struct slice channel)
 {
 	char hex[2 * KEY_BYTES + 1] = "";
+	struct buf name = {0};
 
+	buf_finish(&trace->lane);
+	archive_reader_names(trace->reader, agent, channel, &name, &trace->lane);
+	if (!trace->lane.len) {
+		trace->lane.max = channel.len + 1;
+		(void)buf_append(&trace->lane, channel);
+	}
 	if (!trace->pid || memcmp(agent, trace->agent, KEY_BYTES) != 0) {
 		memcpy(trace->agent, agent, KEY_BYTES);
 		hex_encode(agent, KEY_BYTES, hex);
 		trace->pid++;
-		begin_event(trace, "M", SLICE("process_name"));
-		(void)buf_printf(&trace->line, ",\"args\":{\"name\":\"%s\"}}", hex);
-		put(trace);
+		put_name(trace, "process_name", 0,
+			 name.len ? buf_slice(&name) : slice_of(hex));
 	}
-	trace->tid++;
-	begin_event(trace, "M", SLICE("thread_name"));
-	(void)buf_lit(&trace->line, ",\"args\":{\"name\":");
-	json_write_string(&trace->line, channel);
-	(void)buf_lit(&trace->line, "}}");
-	put(trace);
+	buf_finish(&name);
+	trace->lanes++;
+	for (size_t i = 0; i < TRACKS_MAX; i++)
+		trace->tracks[i] = (struct track){.least = INT64_MAX, .limit = INT64_MAX};
 }
 
 static bool on_lane(void *ctx, const uint8_t *agent, struct slice channel)
@@ -113,7 +238,7 @@ static bool on_lane(void *ctx, const uint8_t *agent, struct slice channel)
 	if (!channel.len ||
 	    (options->channel.len && !slice_eq(channel, options->channel)))
 		return true;
-	put_names(trace, agent, channel);
+	begin_lane(trace, agent, channel);
 	while (more && !trace->failed) {
 		struct archive_answer answer = {0};
 
@@ -132,15 +257,18 @@ static bool on_lane(void *ctx, const uint8_t *agent, struct slice channel)
 	}
 	buf_finish(&newest);
 	if (options->progress)
-		(void)fprintf(stderr, "\rperch export: %u lanes", trace->tid);
+		(void)fprintf(stderr, "\rperch export: %u lanes", trace->lanes);
 	return !trace->failed;
 }
 
 bool trace_write(const struct trace_options *options, struct archive_reader *reader,
 		 FILE *out, struct err *err)
 {
-	struct trace trace = {
-		.options = options, .out = out, .line = {.max = 1u << 20}, .err = err};
+	struct trace trace = {.options = options,
+			      .reader = reader,
+			      .out = out,
+			      .line = {.max = 1u << 20},
+			      .err = err};
 	bool ok;
 
 	trace.db = archive_db_open(options->path, err);
@@ -150,7 +278,14 @@ bool trace_write(const struct trace_options *options, struct archive_reader *rea
 	ok = fputs("{\"traceEvents\":[\n", out) >= 0 &&
 	     archive_reader_lanes(reader, options->agent, on_lane, &trace) &&
 	     fputs("\n],\"displayTimeUnit\":\"ms\"}\n", out) >= 0;
+	if (trace.left_out)
+		(void)fprintf(
+			stderr,
+			"perch export: left out %llu calls: more than %d went on at "
+			"one time in their channel\n",
+			(unsigned long long)trace.left_out, TRACKS_MAX);
 	archive_db_close(trace.db);
 	buf_finish(&trace.line);
+	buf_finish(&trace.lane);
 	return ok;
 }

@@ -15,7 +15,8 @@ struct trace_options {
 };
 
 /* Where the time went, as Chrome's trace JSON, which Perfetto opens: a process an agent,
- * a thread a lane; turns, tool calls and waits. Some segments in memory at a time. */
+ * a thread a lane, with further ones for what went on side by side; turns, tool calls and
+ * waits. Some segments in memory at a time. */
 bool trace_write(const struct trace_options *options, struct archive_reader *reader,
 		 FILE *out, struct err *err);
 

@@ -40,6 +40,17 @@ void lane_facts_finish(struct lane_facts *facts)
 	buf_finish(&facts->crash);
 }
 
+void lane_facts_forget(struct lane_facts *facts)
+{
+	buf_finish(&facts->title);
+	buf_finish(&facts->aim);
+	buf_finish(&facts->cost);
+	buf_finish(&facts->stalled);
+	buf_finish(&facts->crash);
+	facts->crash_is_failure = false;
+	facts->used = facts->size = facts->input = facts->output = -1;
+}
+
 void agent_facts_finish(struct agent_facts *facts)
 {
 	buf_finish(&facts->name);
@@ -52,6 +63,7 @@ void agent_facts_finish(struct agent_facts *facts)
 	buf_finish(&facts->permissions);
 	buf_finish(&facts->login_text);
 	buf_finish(&facts->login_methods);
+	buf_finish(&facts->figures);
 }
 
 void slot_set(struct agent_facts *facts, int64_t slot, const struct pos *pos,
@@ -66,6 +78,14 @@ void slot_set(struct agent_facts *facts, int64_t slot, const struct pos *pos,
 		return;
 	(void)snprintf(at->state, sizeof(at->state), "%.*s", SLICE_ARG(state));
 	at->pid = pid;
+}
+
+void slot_pause(struct agent_facts *facts, int64_t slot, const struct pos *pos,
+		bool paused)
+{
+	if (slot >= 0 && slot < FACTS_SLOTS_MAX &&
+	    fact_wins(&facts->slots[slot].paused_at, pos))
+		facts->slots[slot].paused = paused;
 }
 
 /* Writes [{id,name}] from an array whose items name them by @id_key and "name". Options

@@ -15,6 +15,8 @@ struct slot_facts {
 	struct pos at;
 	char state[16]; /* "ready" …; "" unknown */
 	int64_t pid;    /* -1 unknown */
+	struct pos paused_at;
+	bool paused; /* by SIGSTOP */
 };
 
 struct agent_facts {
@@ -31,6 +33,9 @@ struct agent_facts {
 	struct buf login_text;
 	struct pos methods_at;
 	struct buf login_methods; /* JSON array */
+	struct pos figures_at;    /* feed_state */
+	struct buf figures;       /* JSON object, as its harness says; empty: unknown */
+	int64_t figures_ms;       /* when it was heard */
 	struct slot_facts slots[FACTS_SLOTS_MAX];
 };
 
@@ -71,9 +76,13 @@ struct lane_facts {
 bool fact_wins(struct pos *at, const struct pos *pos);
 void lane_facts_init(struct lane_facts *facts);
 void lane_facts_finish(struct lane_facts *facts);
+/* What was said and counted goes; where it runs, and what it may be asked, stays. */
+void lane_facts_forget(struct lane_facts *facts);
 void agent_facts_finish(struct agent_facts *facts);
 void slot_set(struct agent_facts *facts, int64_t slot, const struct pos *pos,
 	      struct slice state, int64_t pid);
+void slot_pause(struct agent_facts *facts, int64_t slot, const struct pos *pos,
+		bool paused);
 /* modes, models or configOptions of a session's answer or update: an object that may hold
  * any of them. */
 void choices_update(struct lane_facts *facts, const struct pos *pos, struct slice object);

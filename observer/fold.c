@@ -1,8 +1,6 @@
 #include "observer/fold.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "observer/acp.h"
 #include "observer/fold_part.h"
@@ -65,13 +63,14 @@ static void seal_text(struct fold *fold)
 	fold->state->open_text = NULL;
 }
 
-static struct row *add_to(struct step *step, enum row_type type, const char *letter,
-			  struct slice name, struct slice channel)
+struct row *fold_add_in(struct step *step, enum row_type type, const char *letter,
+			struct slice name, struct slice channel)
 {
 	struct fold *fold = step->fold;
 	struct row *row = row_create(type);
 	char pos[POS_LEN + 1];
 
+	seal_text(fold);
 	if (fold->row_count == fold->row_room) {
 		fold->row_room = fold->row_room ? fold->row_room * 2 : 16;
 		fold->rows = mem_grow(fold->rows, fold->row_room, sizeof(struct row *));
@@ -101,11 +100,11 @@ static struct row *add_to(struct step *step, enum row_type type, const char *let
 struct row *fold_add(struct step *step, enum row_type type, const char *letter,
 		     struct slice name)
 {
-	seal_text(step->fold);
-	return add_to(step, type, letter, name, buf_slice(&step->fold->state->channel));
+	return fold_add_in(step, type, letter, name,
+			   buf_slice(&step->fold->state->channel));
 }
 
-static void body_raw(struct row *row, const char *key, struct slice raw)
+void fold_body_raw(struct row *row, const char *key, struct slice raw)
 {
 	if (!raw.ptr)
 		return;
@@ -115,7 +114,7 @@ static void body_raw(struct row *row, const char *key, struct slice raw)
 	(void)buf_lit(&row->body, "\"");
 }
 
-static void body_text(struct row *row, const char *key, const char *text)
+void fold_body_text(struct row *row, const char *key, const char *text)
 {
 	json_write_member_string(&row->body, slice_of(key), slice_of(text));
 }
@@ -125,7 +124,7 @@ void fold_raw(struct step *step)
 	struct row *row = fold_add(step, ROW_RAW, "raw", SLICE_EMPTY);
 	const struct slice payload = step->event->payload;
 
-	body_raw(row, "kind", step->event->kind);
+	fold_body_raw(row, "kind", step->event->kind);
 	json_write_member_string(
 		&row->body, SLICE("json"),
 		slice_sub(payload, 0, utf8_floor(payload, ROW_INPUT_MAX)));
@@ -136,268 +135,8 @@ void fold_error(struct step *step, struct slice text_raw, struct slice detail)
 {
 	struct row *row = fold_add(step, ROW_ERROR, "error", SLICE_EMPTY);
 
-	body_raw(row, "text", text_raw);
-	body_raw(row, "detail", detail);
-}
-
-/* ---- lifecycle ---- */
-
-static struct row *lifecycle_in(struct step *step, const char *level,
-				struct slice channel)
-{
-	struct row *row = add_to(step, ROW_LIFECYCLE, "life", SLICE_EMPTY, channel);
-
-	seal_text(step->fold);
-	if (!slice_eq(channel, buf_slice(&step->fold->state->channel))) {
-		/* One event, several lanes: the id says which. */
-		(void)buf_lit(&row->id, ":");
-		(void)buf_append(&row->id, slice_sub(channel, 0, ROW_SHORT_MAX));
-	}
-	body_text(row, "level", level);
-	return row;
-}
-
-static struct row *lifecycle(struct step *step, const char *level, const char *text)
-{
-	struct row *row =
-		lifecycle_in(step, level, buf_slice(&step->fold->state->channel));
-
-	if (text)
-		body_text(row, "text", text);
-	return row;
-}
-
-/* What concerns the whole harness is shown in each of its channels. */
-static void lifecycle_everywhere(struct step *step, const char *level, const char *text,
-				 struct slice text_raw)
-{
-	struct slice rest = buf_slice(&step->fold->state->channels), item;
-	unsigned count = 0;
-
-	if (step->fold->state->channel.len) {
-		struct row *row = lifecycle(step, level, text);
-
-		body_raw(row, text ? "detail" : "text", text_raw);
-		return;
-	}
-	while (acp_next(&rest, &item) && count++ < FACTS_SLOTS_MAX) {
-		struct buf channel = {0};
-		struct row *row;
-
-		acp_set_text(&channel, acp_get_string(item, "id"), ROW_SHORT_MAX);
-		if (channel.len) {
-			row = lifecycle_in(step, level, buf_slice(&channel));
-			if (text)
-				body_text(row, "text", text);
-			body_raw(row, text ? "detail" : "text", text_raw);
-		}
-		buf_finish(&channel);
-	}
-}
-
-static void set_fact(struct buf *out, struct slice object, const char *key)
-{
-	acp_set_text(out, acp_get_string(object, key), ROW_PATH_MAX);
-}
-
-static void copy_json(struct buf *out, struct slice json, size_t max)
-{
-	buf_clear(out);
-	out->max = max;
-	if (json.len <= max)
-		(void)buf_append(out, json);
-}
-
-static void on_harness_started(struct step *step)
-{
-	const struct slice payload = step->event->payload;
-	const struct slice channels = acp_get(payload, "channels");
-	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
-
-	if (acp_is_array(channels))
-		copy_json(&step->fold->state->channels, channels, FRAME_PLAINTEXT_MAX);
-	lifecycle_everywhere(step, "info", "Harness started", SLICE_EMPTY);
-	if (!agent || !fact_wins(&agent->info_at, step->pos))
-		return;
-	set_fact(&agent->name, payload, "name");
-	set_fact(&agent->host, payload, "host");
-	set_fact(&agent->version, payload, "version");
-	set_fact(&agent->mode, payload, "mode");
-	copy_json(&agent->command, acp_get(payload, "command"), ROW_PATH_MAX * 4);
-	copy_json(&agent->channels, channels, FRAME_PLAINTEXT_MAX);
-	agent->started_ms = acp_get_int(payload, "startedAtMs", step->t);
-	if (fact_wins(&agent->policy_at, step->pos)) {
-		set_fact(&agent->control, payload, "control");
-		set_fact(&agent->permissions, payload, "permissions");
-	}
-	if (!agent->name.len) { /* Buzz: agentCommand */
-		set_fact(&agent->name, payload, "agentCommand");
-	}
-}
-
-static void on_harness_stopping(struct step *step)
-{
-	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
-
-	lifecycle_everywhere(step, "info", "Harness stopped",
-			     acp_get_string(step->event->payload, "reason"));
-	if (agent)
-		(void)fact_wins(&agent->stopped_at, step->pos);
-}
-
-static void on_agent_panic(struct step *step)
-{
-	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
-
-	lifecycle_everywhere(step, "error", "The harness crashed",
-			     acp_get_string(step->event->payload, "error"));
-	if (agent)
-		(void)fact_wins(&agent->stopped_at, step->pos);
-}
-
-static void set_slot(struct step *step, const char *state, int64_t pid)
-{
-	const int64_t slot =
-		acp_get_int(step->event->payload, "slot", step->event->agent_index);
-
-	if (step->facts && step->facts->agent)
-		slot_set(step->facts->agent, slot, step->pos, slice_of(state), pid);
-}
-
-/* A sentence about the lane's process, or "" for: it lives. */
-static void set_crash(struct step *step, const char *text, bool is_failure)
-{
-	struct lane_facts *lane = step->facts ? step->facts->lane : NULL;
-
-	if (!lane || !fact_wins(&lane->crash_at, step->pos))
-		return;
-	buf_clear(&lane->crash);
-	lane->crash.max = ROW_SHORT_MAX;
-	(void)buf_append(&lane->crash, slice_of(text));
-	lane->crash_is_failure = is_failure;
-}
-
-static void on_agent_initialized(struct step *step)
-{
-	const struct slice payload = step->event->payload;
-	const struct slice info = acp_get(payload, "agentInfo");
-	const struct slice methods = acp_get(payload, "authMethods");
-	struct agent_facts *agent = step->facts ? step->facts->agent : NULL;
-	struct row *row = lifecycle(step, "info", NULL);
-
-	(void)buf_lit(&row->body, ",\"text\":\"Agent started");
-	if (acp_get_string(info, "name").ptr) {
-		(void)buf_lit(&row->body, ": ");
-		(void)json_write_raw(&row->body, acp_get_string(info, "name"));
-	}
-	if (acp_get_string(info, "version").ptr) {
-		(void)buf_lit(&row->body, " ");
-		(void)json_write_raw(&row->body, acp_get_string(info, "version"));
-	}
-	(void)buf_lit(&row->body, "\"");
-	set_slot(step, "ready", acp_get_int(payload, "pid", -1));
-	set_crash(step, "", false);
-	if (agent && acp_is_array(methods) && fact_wins(&agent->methods_at, step->pos))
-		copy_json(&agent->login_methods, methods, ROW_PATH_MAX * 4);
-}
-
-static void on_agent_exited(struct step *step)
-{
-	const struct slice payload = step->event->payload;
-	const int64_t code = acp_get_int(payload, "code", -1);
-	const int64_t signal = acp_get_int(payload, "signal", -1);
-	const struct slice named = acp_get_string(payload, "signal"); /* Buzz */
-	const struct slice reason = acp_get_string(payload, "reason");
-	const struct slice error = acp_get_string(payload, "error");
-	const bool quiet = json_is(reason, SLICE("stopped")) ||
-			   (json_is(reason, SLICE("exit")) && code == 0);
-	const char *who = acp_is_true(acp_get(payload, "command")) ? "Command" : "Agent";
-	char text[128];
-	struct row *row;
-
-	if (code >= 0)
-		(void)snprintf(text, sizeof(text), "%s exited (%lld)", who,
-			       (long long)code);
-	else if (signal >= 0)
-		(void)snprintf(text, sizeof(text), "%s killed (signal %lld)", who,
-			       (long long)signal);
-	else if (named.ptr && named.len <= 16)
-		(void)snprintf(text, sizeof(text), "%s killed (%.*s)", who,
-			       SLICE_ARG(named));
-	else
-		(void)snprintf(text, sizeof(text), "%s ended", who);
-	row = lifecycle(step, quiet ? "info" : "error", text);
-	body_raw(row, "detail", error.ptr && !quiet ? error : reason);
-	body_raw(row, "stderr", acp_get_string(payload, "stderrTail"));
-	set_slot(step, "exited", -1);
-	set_crash(step, text, !quiet);
-}
-
-static void on_agent_respawning(struct step *step)
-{
-	const int64_t delay = acp_get_int(step->event->payload, "delayMs", 0);
-	const int64_t attempt = acp_get_int(step->event->payload, "attempt", 1);
-	char text[96];
-
-	(void)snprintf(text, sizeof(text), "Agent starts again in %lld s (attempt %lld)",
-		       (long long)((delay + 999) / 1000), (long long)attempt);
-	(void)lifecycle(step, "warn", text);
-	set_slot(step, "respawning", -1);
-}
-
-static void on_circuit_open(struct step *step)
-{
-	const int64_t cooldown = acp_get_int(step->event->payload, "cooldownMs", 0);
-	char text[96];
-	struct row *row;
-
-	(void)snprintf(text, sizeof(text),
-		       "Agent crashes again and again: pausing %lld s",
-		       (long long)(cooldown / 1000));
-	row = lifecycle(step, "error", text);
-	body_raw(row, "detail", acp_get_string(step->event->payload, "error"));
-	set_slot(step, "circuit_open", -1);
-	set_crash(step, text, true);
-}
-
-static void on_circuit_recovered(struct step *step)
-{
-	(void)lifecycle(step, "info", "Agent may start again");
-	set_slot(step, "starting", -1);
-}
-
-static void set_stalled(struct step *step, struct slice raw)
-{
-	struct lane_facts *lane = step->facts ? step->facts->lane : NULL;
-
-	if (lane && fact_wins(&lane->stalled_at, step->pos))
-		acp_set_text(&lane->stalled, raw, ROW_SHORT_MAX);
-}
-
-static void on_agent_stalled(struct step *step)
-{
-	const struct slice reason = acp_get_string(step->event->payload, "reason");
-	const bool stopped = json_is(reason, SLICE("stopped"));
-
-	(void)lifecycle(step, "warn",
-			stopped ? "Agent process is stopped" : "Agent is silent");
-	set_stalled(step, reason.ptr ? reason : SLICE("silent"));
-}
-
-static void on_agent_resumed(struct step *step)
-{
-	(void)lifecycle(step, "info", "Agent goes on");
-	set_stalled(step, SLICE_EMPTY);
-}
-
-static void on_runtime_lifecycle(struct step *step) /* Buzz */
-{
-	const struct slice payload = step->event->payload;
-	const struct slice state = acp_get_string(payload, "state");
-	struct row *row = lifecycle(step, "info", NULL);
-
-	body_raw(row, "text", state.ptr ? state : SLICE("Agent lifecycle"));
-	body_raw(row, "detail", acp_get_string(payload, "error"));
+	fold_body_raw(row, "text", text_raw);
+	fold_body_raw(row, "detail", detail);
 }
 
 /* ---- turns ---- */
@@ -437,8 +176,8 @@ static void on_turn_started(struct step *step)
 	}
 	fold_aim(step, &state->prompt->text);
 	buf_clear(&state->prompt->body);
-	body_raw(state->prompt, "source", acp_get_string(payload, "source"));
-	body_raw(state->prompt, "requestId", acp_get_string(payload, "requestId"));
+	fold_body_raw(state->prompt, "source", acp_get_string(payload, "source"));
+	fold_body_raw(state->prompt, "requestId", acp_get_string(payload, "requestId"));
 	state->prompt->dirty = true;
 }
 
@@ -510,7 +249,7 @@ static void turn_row_write(struct step *step, struct slice usage)
 	row->end = step->t;
 	row->dirty = true;
 	buf_clear(&row->body);
-	body_text(row, "state", names[turn->state]);
+	fold_body_text(row, "state", names[turn->state]);
 	if (turn->stop_reason.len)
 		json_write_member_string(&row->body, SLICE("stopReason"),
 					 buf_slice(&turn->stop_reason));
@@ -522,7 +261,7 @@ static void turn_row_write(struct step *step, struct slice usage)
 				      turn->ended_ms - turn->started_ms);
 	if (acp_is_object(usage))
 		json_write_member_raw(&row->body, SLICE("usage"), usage);
-	body_text(row, "text", turn_words(turn));
+	fold_body_text(row, "text", turn_words(turn));
 }
 
 static void turn_end(struct step *step, enum turn_state state)
@@ -556,6 +295,7 @@ static void on_turn_completed(struct step *step)
 	else if (by.ptr || slice_eq(buf_slice(&turn->stop_reason), SLICE("cancelled")))
 		state = TURN_CANCELLED;
 	turn_end(step, state);
+	fold_stalled(step, SLICE_EMPTY);
 	turn_row_write(step, usage);
 	if (lane && acp_is_object(usage) && fact_wins(&lane->tokens_at, step->pos)) {
 		lane->input = acp_get_int(usage, "inputTokens", -1);
@@ -595,7 +335,8 @@ static void on_session_resolved(struct step *step)
 	if (!facts.lane)
 		return;
 	if (fact_wins(&facts.lane->session_at, step->pos))
-		set_fact(&facts.lane->session, payload, "sessionId");
+		acp_set_text(&facts.lane->session, acp_get_string(payload, "sessionId"),
+			     ROW_PATH_MAX);
 	if (title.ptr && fact_wins(&facts.lane->title_at, step->pos))
 		acp_set_text(&facts.lane->title, title, ROW_SHORT_MAX);
 	if (name.ptr && fact_wins(&facts.lane->name_at, step->pos))
@@ -623,8 +364,8 @@ static void on_output(struct step *step)
 	struct row *row = fold_add(step, ROW_OUTPUT, "output", SLICE_EMPTY);
 	const int64_t suppressed = acp_get_int(payload, "suppressed", 0);
 
-	body_raw(row, "stream", acp_get_string(payload, "stream"));
-	body_raw(row, "text", text.ptr ? text : SLICE(""));
+	fold_body_raw(row, "stream", acp_get_string(payload, "stream"));
+	fold_body_raw(row, "text", text.ptr ? text : SLICE(""));
 	json_write_member_bool(&row->body, SLICE("partial"),
 			       acp_is_true(acp_get(payload, "partial")));
 	json_write_member_int(&row->body, SLICE("suppressed"), suppressed);
@@ -636,9 +377,9 @@ static void on_note(struct step *step)
 	struct row *row = fold_add(step, ROW_NOTE, "note", SLICE_EMPTY);
 	const struct slice text = acp_get_string(payload, "text");
 
-	body_raw(row, "text", text.ptr ? text : SLICE(""));
-	body_raw(row, "level", acp_get_string(payload, "level"));
-	body_raw(row, "source", acp_get_string(payload, "source"));
+	fold_body_raw(row, "text", text.ptr ? text : SLICE(""));
+	fold_body_raw(row, "level", acp_get_string(payload, "level"));
+	fold_body_raw(row, "source", acp_get_string(payload, "source"));
 }
 
 /* A span that somebody else begins and ends (`perch emit`): one row from start to end. */
@@ -649,9 +390,9 @@ static void on_span_start(struct step *step)
 	struct row *row = fold_add(step, ROW_NOTE, "span", SLICE_EMPTY);
 	struct buf id = {0};
 
-	body_raw(row, "text", name.ptr ? name : SLICE(""));
-	body_text(row, "level", "info");
-	body_raw(row, "source", acp_get_string(payload, "source"));
+	fold_body_raw(row, "text", name.ptr ? name : SLICE(""));
+	fold_body_text(row, "level", "info");
+	fold_body_raw(row, "source", acp_get_string(payload, "source"));
 	row->end = -1;
 	acp_set_text(&id, acp_get_string(payload, "id"), ROW_SHORT_MAX);
 	if (id.len && step->fold->state->spans.count < FOLD_SPANS_MAX)
@@ -692,28 +433,61 @@ static void on_span_end(struct step *step)
 		(void)buf_printf(&row->body, " after %.1f s",
 				 (double)(step->t - row->t) / 1000);
 	(void)buf_lit(&row->body, "\"");
-	body_text(row, "level", is_bad(status) ? "error" : "info");
-	body_raw(row, "source", acp_get_string(payload, "source"));
+	fold_body_text(row, "level", is_bad(status) ? "error" : "info");
+	fold_body_raw(row, "source", acp_get_string(payload, "source"));
 	row->end = step->t;
 	row->dirty = true;
+}
+
+/* Why events were lost: Buzz's reasons, then ours. */
+static const struct {
+	const char *name, *words;
+} loss_reasons[] = {
+	{"replayBufferOverflow", "the replay buffer was full"},
+	{"publishQueueEviction", "too much waited to be sent"},
+	{"broadcastLag", "the sender fell behind"},
+	{"publishFailure", "the relay refused them"},
+	{"relayQueueEviction", "the relay's queue was full"},
+	{"unclean_stop", "the start before this one ended without a word"},
+	{"journal_full", "the journal took no more"},
+	{"mirror_full", "the watcher could not keep up"},
+};
+
+/* Appends those that counted, as names and as words. */
+static void write_causes(struct slice reasons, struct buf *names, struct buf *words)
+{
+	for (size_t i = 0; i < sizeof(loss_reasons) / sizeof(loss_reasons[0]); i++) {
+		if (acp_get_int(reasons, loss_reasons[i].name, 0) <= 0)
+			continue;
+		(void)buf_printf(words, "%s%s", names->len ? ", " : ": ",
+				 loss_reasons[i].words);
+		(void)buf_printf(names, "%s%s", names->len ? ", " : "",
+				 loss_reasons[i].name);
+	}
 }
 
 static void on_telemetry_gap(struct step *step)
 {
 	const struct slice payload = step->event->payload;
 	const int64_t events = acp_get_int(payload, "droppedEvents", 0);
-	const struct slice reasons = acp_get(payload, "reasonCounts");
 	struct row *row = fold_add(step, ROW_GAP, "gap", SLICE_EMPTY);
+	struct buf causes = {.max = 512}, text = {.max = 1024};
 
 	(void)buf_lit(&row->body, "\"frames\":[],\"state\":\"gone\"");
-	json_write_member_int(&row->body, SLICE("events"), events);
-	if (acp_is_object(reasons))
-		json_write_member_string(
-			&row->body, SLICE("cause"),
-			slice_sub(reasons, 0, utf8_floor(reasons, ROW_SHORT_MAX)));
-	(void)json_write_key(&row->body, SLICE("text"));
-	(void)buf_printf(&row->body, "\"%lld events were dropped before they were sent\"",
-			 (long long)events);
+	if (events)
+		json_write_member_int(&row->body, SLICE("events"), events);
+	if (events)
+		(void)buf_printf(&text, "%lld event%s dropped before %s sent",
+				 (long long)events, events == 1 ? " was" : "s were",
+				 events == 1 ? "it was" : "they were");
+	else
+		(void)buf_lit(&text, "What was not written down is lost");
+	write_causes(acp_get(payload, "reasonCounts"), &causes, &text);
+	if (causes.len)
+		json_write_member_string(&row->body, SLICE("cause"), buf_slice(&causes));
+	json_write_member_string(&row->body, SLICE("text"), buf_slice(&text));
+	buf_finish(&causes);
+	buf_finish(&text);
 }
 
 static void on_read(struct step *step)
@@ -731,12 +505,6 @@ static void on_nothing(struct step *step)
 	(void)step;
 }
 
-struct kind {
-	const char *name;
-	void (*apply)(struct step *step);
-	bool ignored; /* makes no row and no fact */
-};
-
 static const struct kind kinds[] = {
 	{"acp_read", on_read, false},
 	{"acp_write", on_write, false},
@@ -746,17 +514,6 @@ static const struct kind kinds[] = {
 	{"turn_completed", on_turn_completed, false},
 	{"turn_error", on_turn_error, false},
 	{"session_resolved", on_session_resolved, false},
-	{"harness_started", on_harness_started, false},
-	{"harness_stopping", on_harness_stopping, false},
-	{"agent_panic", on_agent_panic, false},
-	{"agent_initialized", on_agent_initialized, false},
-	{"agent_exited", on_agent_exited, false},
-	{"agent_respawning", on_agent_respawning, false},
-	{"circuit_open", on_circuit_open, false},
-	{"circuit_recovered", on_circuit_recovered, false},
-	{"agent_stalled", on_agent_stalled, false},
-	{"agent_resumed", on_agent_resumed, false},
-	{"managed_agent_runtime_lifecycle", on_runtime_lifecycle, false},
 	{"output", on_output, false},
 	{"note", on_note, false},
 	{"span_start", on_span_start, false},
@@ -774,14 +531,21 @@ static const struct kind kinds[] = {
 	{"reply_observed", on_nothing, true},
 	{"mention_reply_latency", on_nothing, true},
 	{"session_config_captured", on_nothing, true},
+	{NULL, NULL, false},
 };
+
+static const struct kind *find_kind(const struct kind *list, struct slice name)
+{
+	while (list->name && !json_is(name, slice_of(list->name)))
+		list++;
+	return list->name ? list : NULL;
+}
 
 static const struct kind *kind_of(struct slice name)
 {
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-		if (json_is(name, slice_of(kinds[i].name)))
-			return &kinds[i];
-	return NULL;
+	const struct kind *kind = find_kind(kinds, name);
+
+	return kind ? kind : find_kind(fold_life_kinds, name);
 }
 
 bool fold_ignores(struct slice name)

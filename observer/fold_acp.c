@@ -73,6 +73,10 @@ static void tool_apply(struct step *step, struct slice update)
 		(void)map_put(&state->tools, buf_slice(&call), row);
 	}
 	tool_update(row->tool, update);
+	if (acp_is_array(acp_get(update, "content")))
+		row->tool->parts_pos = *step->pos;
+	if (tool_output_text(update).len)
+		row->tool->raw_pos = *step->pos;
 	if (row->tool->status < TOOL_COMPLETED)
 		row->end = -1;
 	else if (row->end < 0)

@@ -47,6 +47,8 @@ static void add_row(struct timing *timing, const struct row *row)
 				 .row = buf_slice(&row->id)};
 	if (!row->tool) {
 		span->parent = parent_of(timing, &tool->call);
+		if (row->permission->state == PERMISSION_ALLOWED)
+			span->flags = SPAN_ALLOWED;
 		return;
 	}
 	tool_name(tool, &timing->name, &is_command);

@@ -38,7 +38,10 @@ struct author {
 	int64_t attested_until; /* Unix seconds; 0: not attested */
 	bool has_conversation;
 	uint8_t conversation[32];
-	bool foreign;                            /* its newest frame had no epoch */
+	bool foreign;          /* its newest frame had no epoch */
+	bool epochs_are_known; /* a feed_state of the newest told of all of them */
+	int64_t told_ms;       /* when the newest live frame was made; Unix ms */
+	int64_t complete_ms;
 	struct epoch *epochs[INGEST_EPOCHS_MAX]; /* ascending */
 	size_t epoch_count;
 };
@@ -163,30 +166,29 @@ static struct epoch *epoch_ensure(struct author *author, const char *name)
 	return epoch;
 }
 
-void ingest_known(struct ingest *ingest, const uint8_t *agent, const char *epoch,
+bool ingest_known(struct ingest *ingest, const uint8_t *agent, const char *epoch,
 		  uint64_t number)
 {
 	struct author *author = author_ensure(ingest, agent);
 	struct epoch *at = author && *epoch ? epoch_ensure(author, epoch) : NULL;
 
-	if (at)
-		(void)missing_add(&at->missing, number);
+	return at && missing_add(&at->missing, number) == MISSING_NEW;
 }
 
 void ingest_known_gone(struct ingest *ingest, const uint8_t *agent, const char *epoch,
-		       struct frame_range range)
+		       struct gone_range gone)
 {
 	struct author *author = author_ensure(ingest, agent);
 	struct epoch *at = author && *epoch ? epoch_ensure(author, epoch) : NULL;
 
 	if (!at)
 		return;
-	missing_extend(&at->missing, range.last);
-	missing_give_up(&at->missing, range);
+	missing_extend(&at->missing, gone.range.last);
+	missing_give_up(&at->missing, gone);
 }
 
-void ingest_known_forgotten(struct ingest *ingest, const uint8_t *agent,
-			    const char *epoch, struct frame_range range)
+void ingest_known_range(struct ingest *ingest, const uint8_t *agent, const char *epoch,
+			struct frame_range range)
 {
 	struct author *author = author_ensure(ingest, agent);
 	struct epoch *at = author && *epoch ? epoch_ensure(author, epoch) : NULL;
@@ -321,12 +323,45 @@ static bool open_content(struct ingest *ingest, struct author *author,
 			     &ingest->plaintext, NULL);
 }
 
+/* Those that were given up since @before of them had been. */
 static void tell_gone(struct ingest *ingest, const struct author *author,
-		      const struct epoch *epoch, size_t before)
+		      const struct epoch *epoch, uint64_t before)
 {
-	for (size_t i = before; i < epoch->missing.gone_count; i++)
+	const struct missing *missing = &epoch->missing;
+	uint64_t count = missing->given_up - before;
+
+	if (count > missing->gone_count)
+		count = missing->gone_count;
+	for (size_t i = missing->gone_count - (size_t)count; i < missing->gone_count; i++)
 		ingest->options.on_gone(ingest->options.ctx, author->key, epoch->name,
-					epoch->missing.gone[i]);
+					missing->gone[i]);
+}
+
+static uint64_t missing_of(const struct author *author)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < author->epoch_count; i++)
+		count += missing_count(&author->epochs[i]->missing);
+	return count;
+}
+
+static void judge_completeness(struct author *author)
+{
+	if (author->epochs_are_known && author->told_ms > author->complete_ms &&
+	    !missing_of(author))
+		author->complete_ms = author->told_ms;
+}
+
+/* A live frame of the newest epoch: what was sent before it has a lower number. */
+static void note_live(struct author *author, const struct frame *frame, int64_t made_ms)
+{
+	const struct epoch *newest = author->epochs[author->epoch_count - 1];
+
+	if (!frame->replayed && strcmp(frame->epoch, newest->name) == 0 &&
+	    frame->number == newest->missing.last && made_ms > author->told_ms)
+		author->told_ms = made_ms;
+	judge_completeness(author);
 }
 
 /* Is this number new, and does it come at the live end? */
@@ -338,24 +373,26 @@ static bool take_number(struct ingest *ingest, struct author *author,
 		strcmp(frame->epoch, author->epochs[author->epoch_count - 1]->name) >= 0;
 	struct epoch *epoch = epoch_ensure(author, frame->epoch);
 	const uint64_t last = epoch ? epoch->missing.last : 0;
-	size_t gone_before;
+	uint64_t gone_before;
 
 	if (!epoch) { /* too old to keep count of: its events dedupe by place */
 		*newest = false;
 		return true;
 	}
-	gone_before = epoch->missing.gone_count;
+	gone_before = epoch->missing.given_up;
 	if (missing_add(&epoch->missing, frame->number) != MISSING_NEW)
 		return false;
+	ingest->counts.filled += frame->number <= last;
 	*newest = newest_epoch && frame->number > last;
+	if (newest_epoch && !last) /* a start that we had not heard of */
+		author->epochs_are_known = false;
 	if (frame->number > last + 1) {
 		epoch->hole_ms = now_ms;
 		epoch->marks[epoch->next_mark] =
 			(struct mark){frame->number, frame->events[0].seq};
 		epoch->next_mark = (epoch->next_mark + 1) % MARKS_MAX;
 	}
-	if (epoch->missing.gone_count > gone_before)
-		tell_gone(ingest, author, epoch, gone_before);
+	tell_gone(ingest, author, epoch, gone_before);
 	return true;
 }
 
@@ -379,10 +416,16 @@ static void take_frame(struct ingest *ingest, struct author *author,
 		return;
 	}
 	ingest->counts.frames++;
+	ingest->counts.events += frame.event_count;
+	ingest->counts.replayed += frame.replayed;
 	out.frame = &frame;
 	out.plaintext = buf_slice(&ingest->plaintext);
 	out.created_ms = event->created_at * 1000;
+	if (frame.has_epoch && author->epoch_count)
+		note_live(author, &frame,
+			  out.created_ms < now_ms ? out.created_ms : now_ms);
 	out.live = newest && !frame.replayed && age_s <= FRAME_FRESH_S;
+	ingest->counts.live += out.live;
 	if (age_s > FRAME_FRESH_S)
 		ingest->counts.stale++;
 	ingest->options.on_frame(ingest->options.ctx, &out);
@@ -432,13 +475,52 @@ static bool epoch_of(struct slice item, char out[17])
 }
 
 static void give_up(struct ingest *ingest, struct author *author, struct epoch *epoch,
-		    struct frame_range range)
+		    struct gone_range gone)
 {
-	const size_t before = epoch->missing.gone_count;
+	const uint64_t before = epoch->missing.given_up;
 
-	missing_give_up(&epoch->missing, range);
-	if (epoch->missing.gone_count > before)
-		tell_gone(ingest, author, epoch, before);
+	missing_give_up(&epoch->missing, gone);
+	tell_gone(ingest, author, epoch, before);
+}
+
+/* What was complete is so no more. */
+static void take_out(struct ingest *ingest, struct author *author, struct epoch *epoch,
+		     struct frame_range range, int64_t now_ms)
+{
+	const uint64_t before = epoch->missing.given_up;
+
+	missing_take_out(&epoch->missing, range);
+	tell_gone(ingest, author, epoch, before);
+	epoch->hole_ms = now_ms;
+	author->complete_ms = 0;
+}
+
+void ingest_unknown(struct ingest *ingest, const uint8_t *agent, const char *epoch,
+		    struct frame_range range, int64_t now_ms)
+{
+	struct author *author = author_find(ingest, agent);
+	struct epoch *at = author ? epoch_find(author, epoch) : NULL;
+
+	if (at)
+		take_out(ingest, author, at, range, now_ms);
+}
+
+void ingest_unknown_all(struct ingest *ingest, int64_t now_ms)
+{
+	const struct map_entry *entry = NULL;
+
+	while ((entry = map_next(&ingest->authors, entry)) != NULL) {
+		struct author *author = entry->value;
+
+		for (size_t i = 0; i < author->epoch_count; i++)
+			take_out(ingest, author, author->epochs[i],
+				 (struct frame_range){1, FRAME_NUMBER_MAX}, now_ms);
+	}
+}
+
+static enum gone_why why_of(struct slice object, const char *name)
+{
+	return gone_why_parse(acp_get_string(object, name));
 }
 
 static void apply_gone(struct ingest *ingest, struct author *author, struct slice payload)
@@ -453,11 +535,11 @@ static void apply_gone(struct ingest *ingest, struct author *author, struct slic
 
 		while (epoch && acp_next(&ranges, &range)) {
 			struct slice numbers = range, first, last;
-			struct frame_range gone;
+			struct gone_range gone = {.why = why_of(item, "why")};
 
 			if (acp_next(&numbers, &first) && acp_next(&numbers, &last) &&
-			    slice_parse_u64(first, FRAME_NUMBER_MAX, &gone.first) &&
-			    slice_parse_u64(last, FRAME_NUMBER_MAX, &gone.last))
+			    slice_parse_u64(first, FRAME_NUMBER_MAX, &gone.range.first) &&
+			    slice_parse_u64(last, FRAME_NUMBER_MAX, &gone.range.last))
 				give_up(ingest, author, epoch, gone);
 		}
 	}
@@ -486,10 +568,14 @@ void ingest_feed_state(struct ingest *ingest, const uint8_t *agent, struct slice
 		missing_extend(&epoch->missing, (uint64_t)last);
 		if (first > 1)
 			give_up(ingest, author, epoch,
-				(struct frame_range){1, (uint64_t)first - 1});
+				(struct gone_range){{1, (uint64_t)first - 1},
+						    why_of(item, "why")});
 	}
 	apply_gone(ingest, author, payload);
-	/* An epoch that is not named is kept nowhere any more. */
+	/* An epoch that is not named is kept nowhere any more, unless that cannot be
+	 * known yet. */
+	if (acp_is_true(acp_get(payload, "partial")))
+		return;
 	rest = acp_get(payload, "epochs");
 	while (acp_next(&rest, &item))
 		for (size_t i = 0; epoch_of(item, name) && i < author->epoch_count; i++)
@@ -497,7 +583,28 @@ void ingest_feed_state(struct ingest *ingest, const uint8_t *agent, struct slice
 	for (size_t i = 0; i < author->epoch_count; i++)
 		if (!kept[i])
 			give_up(ingest, author, author->epochs[i],
-				(struct frame_range){1, FRAME_NUMBER_MAX});
+				(struct gone_range){{1, FRAME_NUMBER_MAX},
+						    why_of(payload, "others")});
+	author->epochs_are_known = true;
+	judge_completeness(author);
+}
+
+/* One hole in pieces, the newest first; returns how many, at most @max. */
+static size_t cut_hole(struct frame_range hole, const char *epoch,
+		       struct control_want *out, size_t max)
+{
+	size_t count = 0;
+
+	while (count < max && hole.first <= hole.last) {
+		struct control_want *want = &out[count++];
+
+		want->range = hole;
+		if (count < max && hole.last - hole.first >= INGEST_PIECE_FRAMES)
+			want->range.first = hole.last - INGEST_PIECE_FRAMES + 1;
+		memcpy(want->epoch, epoch, sizeof(want->epoch));
+		hole.last = want->range.first - 1;
+	}
+	return count;
 }
 
 size_t ingest_wants(const struct ingest *ingest, const uint8_t *agent, int64_t now_ms,
@@ -516,11 +623,9 @@ size_t ingest_wants(const struct ingest *ingest, const uint8_t *agent, int64_t n
 		found = missing_holes(&epoch->missing, holes,
 				      max - count < WANT_RANGES_MAX ? max - count
 								    : WANT_RANGES_MAX);
-		for (size_t k = 0; k < found; k++) {
-			out[count].range = holes[k];
-			memcpy(out[count].epoch, epoch->name, sizeof(epoch->name));
-			count++;
-		}
+		for (size_t k = 0; k < found && count < max; k++)
+			count +=
+				cut_hole(holes[k], epoch->name, out + count, max - count);
 	}
 	return count;
 }
@@ -528,10 +633,30 @@ size_t ingest_wants(const struct ingest *ingest, const uint8_t *agent, int64_t n
 uint64_t ingest_missing(const struct ingest *ingest, const uint8_t *agent)
 {
 	const struct author *author = author_find(ingest, agent);
+
+	return author ? missing_of(author) : 0;
+}
+
+int64_t ingest_complete_ms(const struct ingest *ingest, const uint8_t *agent)
+{
+	const struct author *author = author_find(ingest, agent);
+
+	return author && !author->foreign ? author->complete_ms : 0;
+}
+
+uint64_t ingest_gone_frames(const struct ingest *ingest, const uint8_t *agent)
+{
+	const struct author *author = author_find(ingest, agent);
 	uint64_t count = 0;
 
-	for (size_t i = 0; author && i < author->epoch_count; i++)
-		count += missing_count(&author->epochs[i]->missing);
+	for (size_t i = 0; author && i < author->epoch_count; i++) {
+		const struct missing *missing = &author->epochs[i]->missing;
+
+		count += missing->gone_unlisted;
+		for (size_t k = 0; k < missing->gone_count; k++)
+			count += missing->gone[k].range.last -
+				 missing->gone[k].range.first + 1;
+	}
 	return count;
 }
 
@@ -572,14 +697,21 @@ void ingest_tell_gaps(struct ingest *ingest, const uint8_t *agent, enum gap_stat
 		size_t found = missing_holes(&epoch->missing, holes, WANT_RANGES_MAX);
 
 		for (size_t k = 0; k < found && count < GAPS_MAX; k++)
-			gaps[count++] =
-				(struct model_gap){epoch->name, holes[k], state,
-						   hole_seq(epoch, holes[k]), now_ms};
+			gaps[count++] = (struct model_gap){epoch->name,
+							   holes[k],
+							   state,
+							   GONE_UNKNOWN,
+							   hole_seq(epoch, holes[k]),
+							   now_ms};
 		for (size_t k = epoch->missing.gone_count; k-- > 0 && count < GAPS_MAX;) {
-			const struct frame_range gone = epoch->missing.gone[k];
+			const struct gone_range gone = epoch->missing.gone[k];
 
-			gaps[count++] = (struct model_gap){epoch->name, gone, GAP_GONE,
-							   hole_seq(epoch, gone), now_ms};
+			gaps[count++] = (struct model_gap){epoch->name,
+							   gone.range,
+							   GAP_GONE,
+							   gone.why,
+							   hole_seq(epoch, gone.range),
+							   now_ms};
 		}
 	}
 	model_set_gaps(model, agent, gaps, count, ingest_missing(ingest, agent));

@@ -179,7 +179,6 @@ int invite_main(int argc, char *argv[])
 	};
 	struct options *options = NULL;
 	struct crypto *crypto = NULL;
-	uint8_t seed[32];
 	int64_t expires = 0;
 	struct err err;
 	char **args;
@@ -195,8 +194,7 @@ int invite_main(int argc, char *argv[])
 		status = 2;
 	} else {
 		keyfile_guard_process();
-		loop_random(seed, sizeof(seed));
-		crypto = crypto_create(seed, &err);
+		crypto = loop_new_crypto(&err);
 		if (!crypto || !run(crypto, args[0], relay, expires, &err))
 			status = client_fail("invite", &err);
 	}

@@ -313,7 +313,6 @@ int key_main(int argc, char *argv[])
 		.max_args = 2,
 	};
 	struct options *options = NULL;
-	uint8_t seed[32];
 	struct err err;
 	char **args;
 	bool usage = false;
@@ -325,8 +324,7 @@ int key_main(int argc, char *argv[])
 		status = result == OPTIONS_EXIT_OK ? EXIT_SUCCESS : 2;
 	} else {
 		keyfile_guard_process();
-		loop_random(seed, sizeof(seed));
-		context.crypto = crypto_create(seed, &err);
+		context.crypto = loop_new_crypto(&err);
 		if (!context.crypto || !run(&context, args, arg_count, &usage, &err))
 			status = client_fail("key", &err);
 		if (usage)

@@ -2,9 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "observer/acp.h"
 #include "observer/client.h"
+#include "observer/terminal.h"
 #include "wire/host/log.h"
 #include "wire/host/loop.h"
 #include "wire/host/options.h"
@@ -32,16 +35,27 @@ static void print_lane(struct slice fleet, struct slice lane, const char *glyph)
 	char agent[CLIENT_AGENT_BYTES], channel[LOG_QUOTE_BYTES], verb[LOG_QUOTE_BYTES];
 	char object[LOG_QUOTE_BYTES], outcome[LOG_QUOTE_BYTES], state[LOG_QUOTE_BYTES];
 	const int64_t since = acp_get_int(lane, "sinceMs", 0);
+	struct buf line = {.max = 1u << 16}, shown = {.max = 1u << 17};
 	char age[16] = "";
 
+	(void)show(lane, "state", state);
+	(void)show(lane, "verb", verb);
+	/* "finished … Finished": once is enough. */
+	if (strcasecmp(state, verb) == 0)
+		verb[0] = '\0';
 	if (since)
 		client_age(loop_unix_ms() - since, age);
-	(void)printf("%s %-12s %-14s %-9s %7s  %s %s %s\n", glyph,
-		     client_agent_words(
-			     client_agent(fleet, acp_get_string(lane, "agent")), agent),
-		     show(lane, "channelName", channel), show(lane, "state", state), age,
-		     show(lane, "verb", verb), show(lane, "object", object),
-		     show(lane, "outcome", outcome));
+	(void)buf_printf(
+		&line, "%s %-12s %-14s %-9s %7s  %s%s%s %s", glyph,
+		client_agent_words(client_agent(fleet, acp_get_string(lane, "agent")),
+				   agent),
+		client_lane_words(lane, channel), state, age, verb, *verb ? " " : "",
+		show(lane, "object", object), show(lane, "outcome", outcome));
+	terminal_line(slice_trim(buf_slice(&line)), terminal_columns(STDOUT_FILENO),
+		      &shown);
+	(void)printf("%s\n", buf_text(&shown));
+	buf_finish(&line);
+	buf_finish(&shown);
 }
 
 /* Blocked first, then working, failed, finished, offline. */

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "observer/acp.h"
 #include "observer/model_part.h"
 #include "wire/base/clock.h"
 #include "wire/base/mem.h"
 #include "wire/nostr/json.h"
+#include "wire/nostr/nip19.h"
 
 /* ---- making and ending ---- */
 
@@ -19,12 +21,57 @@ struct model *model_create(void)
 
 	map_init(&model->agents);
 	map_init(&model->cards);
+	model->changed = (struct changed){&model->changed, &model->changed};
 	model->gone_cards.max = 1u << 20;
+	model->gone_lanes.max = model->gone_agents.max = 64u << 20;
+	values_init(&model->values);
 	return model;
 }
 
+/* ---- what changed ---- */
+
+static void segment_touch(struct model *model, struct segment *segment)
+{
+	struct changed *head = &model->changed, *at = &segment->changed;
+
+	segment->dirty = true;
+	if (at->behind)
+		return;
+	*at = (struct changed){.before = head->before, .behind = head};
+	at->before->behind = head->before = at;
+}
+
+static void segment_leave(struct segment *segment)
+{
+	struct changed *at = &segment->changed;
+
+	if (!at->behind)
+		return;
+	at->before->behind = at->behind;
+	at->behind->before = at->before;
+	*at = (struct changed){0};
+}
+
+void segments_changed(struct model *model,
+		      void (*each)(void *ctx, struct segment *segment), void *ctx)
+{
+	struct changed *at = model->changed.behind;
+
+	while (at != &model->changed) {
+		struct segment *segment = (struct segment *)at;
+
+		at = at->behind;
+		each(ctx, segment);
+		if (!segment->dirty && !segment->late)
+			segment_leave(segment);
+	}
+}
+
+/* ---- made and gone ---- */
+
 static void segment_destroy(struct segment *segment)
 {
+	segment_leave(segment);
 	fold_destroy(segment->fold);
 	for (size_t i = 0; i < segment->count; i++)
 		free(segment->events[i].text);
@@ -74,6 +121,9 @@ void model_destroy(struct model *model)
 		control_destroy(model->controls[i]);
 	free(model->removed);
 	buf_finish(&model->gone_cards);
+	buf_finish(&model->gone_lanes);
+	buf_finish(&model->gone_agents);
+	values_finish(&model->values);
 	map_finish(&model->cards);
 	map_finish(&model->agents);
 	free(model);
@@ -132,6 +182,8 @@ struct lane *lane_ensure(struct model *model, struct agent *agent, struct slice 
 	text_copy(&lane->channel, channel);
 	lane_facts_init(&lane->facts);
 	lane_name(lane);
+	lane->values = values_of(model, lane);
+	lane->told_tokens = lane->told_cost = -1;
 	lane->dirty = model->dirty = true;
 	(void)map_put(&agent->lanes, channel, lane);
 	return lane;
@@ -345,7 +397,8 @@ static void segment_derive(struct model *model, struct segment *segment)
 	if (segment->ended)
 		fold_end_epoch(segment->fold);
 	segment->late = false;
-	segment->dirty = segment->untimed = true;
+	segment->untimed = true;
+	segment_touch(model, segment);
 	compare_rows(model, segment, old);
 	fold_destroy(old);
 	count_fold(model, segment);
@@ -353,13 +406,20 @@ static void segment_derive(struct model *model, struct segment *segment)
 
 /* ---- live state ---- */
 
+bool agent_is_shown(const struct agent *agent)
+{
+	return agent->online || !agent->is_forgotten;
+}
+
 bool lane_is_shown(const struct lane *lane)
 {
+	if (lane->is_forgotten && !lane->agent->online)
+		return false;
 	return lane->spoke || lane->name.len || lane->facts.session.len ||
 	       (lane->facts.crash.len && lane->facts.crash_is_failure);
 }
 
-/* A lane that was shown once stays: a page cannot unsee it. */
+/* A lane that was shown once stays, unless it is forgotten. */
 static bool spoke(const struct lane *lane, const struct segment *segment)
 {
 	const struct fold *fold = segment->fold;
@@ -481,7 +541,8 @@ static void epoch_seen(struct model *model, struct agent *agent, const char *epo
 		struct segment *segment = entry->value;
 
 		if (!segment->ended && epoch_is_over(segment)) {
-			segment->ended = segment->dirty = segment->untimed = true;
+			segment->ended = segment->untimed = true;
+			segment_touch(model, segment);
 			fold_end_epoch(segment->fold);
 			count_fold(model, segment);
 		}
@@ -529,7 +590,8 @@ static bool segment_take(struct model *model, struct segment *segment,
 		segment->lane->misled = true;
 	segment_insert(model, segment, at, pos, unix_ms, event->event->text);
 	segment->used_ms = event->received_ms;
-	segment->dirty = segment->untimed = true;
+	segment->untimed = true;
+	segment_touch(model, segment);
 	if (segment->sealed) {
 		struct segment_event *newest = &segment->events[segment->count - 1];
 
@@ -573,8 +635,15 @@ bool model_apply(struct model *model, const struct model_event *event)
 					 turn.len ? buf_slice(&turn) : SLICE_EMPTY);
 		taken = segment && segment_take(model, segment, event, &pos, unix_ms);
 	}
+	if (taken && lane)
+		lane_values(model, lane, event->event, unix_ms);
 	if (taken && lane && unix_ms > lane->last_ms)
 		lane->last_ms = unix_ms;
+	if (taken && segment) {
+		agent->is_forgotten = false;
+		if (lane)
+			lane->is_forgotten = false;
+	}
 	if (taken && lane && segment) {
 		lane_point(lane, segment);
 		lane->spoke = spoke(lane, segment);
@@ -690,6 +759,104 @@ static void segment_evict(struct model *model, struct segment *segment)
 	segment_destroy(segment);
 }
 
+static bool has_card(const struct model *model, const struct segment *segment)
+{
+	const struct map_entry *entry = NULL;
+
+	while ((entry = map_next(&model->cards, entry)) != NULL)
+		if (((const struct card *)entry->value)->segment == segment)
+			return true;
+	return false;
+}
+
+static void segment_forget(struct model *model, struct segment *segment)
+{
+	struct lane *lane = segment->lane;
+
+	for (size_t i = 0; i < segment->fold->row_count; i++)
+		remember_removed(model, segment->agent,
+				 buf_slice(&segment->fold->rows[i]->channel),
+				 buf_slice(&segment->fold->rows[i]->id));
+	if (lane) {
+		lane->current = lane->newest = NULL;
+		lane->misled = lane->dirty = true;
+	}
+	segment->untimed = false; /* the spans hear nothing of it */
+	segment_evict(model, segment);
+}
+
+static bool has_segment(const struct lane *lane)
+{
+	const struct map_entry *entry = NULL;
+
+	while ((entry = map_next(&lane->agent->segments, entry)) != NULL)
+		if (((const struct segment *)entry->value)->lane == lane)
+			return true;
+	return false;
+}
+
+/* The floor stays: should the same come once more it is not taken. */
+static void lane_forget(struct model *model, struct lane *lane)
+{
+	lane_facts_forget(&lane->facts);
+	if (lane->values)
+		values_forget(&model->values, lane->values);
+	lane->told_tokens = lane->told_cost = -1;
+	memset(lane->activity, 0, sizeof(lane->activity));
+	lane->last_ms = 0;
+	lane->spoke = false;
+	lane->is_forgotten = lane->dirty = true;
+}
+
+/* Lanes of which nothing is left, and the agent of which no lane is. */
+static void forget_empty(struct model *model, struct agent *agent, struct slice channel,
+			 int64_t before_ms)
+{
+	const struct map_entry *entry = NULL;
+	bool is_empty = !channel.ptr && !agent->segments.count;
+
+	while ((entry = map_next(&agent->lanes, entry)) != NULL) {
+		struct lane *lane = entry->value;
+
+		if ((!channel.ptr || slice_eq(buf_slice(&lane->channel), channel)) &&
+		    lane->last_ms < before_ms && !has_segment(lane))
+			lane_forget(model, lane);
+		is_empty = is_empty && lane->is_forgotten;
+	}
+	agent->is_forgotten = agent->is_forgotten || is_empty;
+}
+
+void model_forget(struct model *model, const uint8_t *key, struct slice channel,
+		  int64_t before_ms)
+{
+	struct agent *agent = map_get(&model->agents, key_slice(key));
+	struct segment **found;
+	struct map_entry *entry = NULL;
+	size_t count = 0;
+
+	if (!agent)
+		return;
+	found = mem_array(agent->segments.count + 1, sizeof(struct segment *));
+	while ((entry = map_next(&agent->segments, entry)) != NULL) {
+		struct segment *segment = entry->value;
+		const bool is_of =
+			!channel.ptr ||
+			(segment->lane &&
+			 slice_eq(buf_slice(&segment->lane->channel), channel));
+
+		if (is_of && segment->count && segment->events[0].unix_ms < before_ms &&
+		    !has_card(model, segment))
+			found[count++] = segment;
+	}
+	for (size_t i = 0; i < count; i++)
+		segment_forget(model, found[i]);
+	free(found);
+	forget_times(model, key, channel, before_ms);
+	point_again(agent);
+	forget_empty(model, agent, channel, before_ms);
+	agent->dirty = model->dirty = true;
+}
+
 /* Those that were idle longest go, until an eighth is free: sorting them for each one
  * that comes would cost all of them every time. */
 static void evict_idle(struct model *model)
@@ -763,29 +930,26 @@ static void agent_set_online(struct agent *agent, int64_t now_ms)
 	touch_lanes(agent);
 }
 
+static void settle_segment(void *ctx, struct segment *segment)
+{
+	if (segment->late)
+		segment_derive(ctx, segment);
+}
+
 void model_settle(struct model *model, int64_t now_ms)
 {
 	const struct map_entry *at = NULL;
 
+	segments_changed(model, settle_segment, model);
 	while ((at = map_next(&model->agents, at)) != NULL) {
 		struct agent *agent = at->value;
 		struct map_entry *entry = NULL;
 
 		agent_set_online(agent, now_ms);
-		while ((entry = map_next(&agent->segments, entry)) != NULL) {
-			struct segment *segment = entry->value;
-
-			if (segment->late)
-				segment_derive(model, segment);
-		}
 		point_again(agent);
-		while ((entry = map_next(&agent->lanes, entry)) != NULL) {
-			struct lane *lane = entry->value;
-
-			if (!lane->dirty)
-				continue;
-			lane_name(lane);
-		}
+		while ((entry = map_next(&agent->lanes, entry)) != NULL)
+			if (((struct lane *)entry->value)->dirty)
+				lane_name(entry->value);
 	}
 	cards_follow(model, now_ms);
 	evict(model);
@@ -799,8 +963,26 @@ void model_heard(struct model *model, const uint8_t *key, int64_t now_ms)
 		return;
 	if (now_ms > agent->seen_ms)
 		agent->seen_ms = now_ms;
-	if (!agent->missing)
-		agent->complete_ms = agent->seen_ms;
+	agent->dirty = model->dirty = true;
+}
+
+void model_replayed(struct model *model, const uint8_t *key)
+{
+	struct agent *agent = agent_ensure(model, key);
+
+	if (agent)
+		agent->replayed++;
+}
+
+void model_set_complete(struct model *model, const uint8_t *key, int64_t complete_ms,
+			uint64_t gone)
+{
+	struct agent *agent = agent_ensure(model, key);
+
+	if (!agent || (agent->complete_ms == complete_ms && agent->gone == gone))
+		return;
+	agent->complete_ms = complete_ms;
+	agent->gone = gone;
 	agent->dirty = model->dirty = true;
 }
 
@@ -863,7 +1045,7 @@ void model_set_body(struct model *model, const uint8_t *key, const char *epoch,
 		count_bytes(model, segment, 2 * text.len);
 		if (segment->sealed) { /* the texts of its other events are gone */
 			fold_permission_body(segment->fold, &event);
-			segment->dirty = true;
+			segment_touch(model, segment);
 		} else {
 			free(segment->events[at].text);
 			segment->events[at].text = mem_dup(text);
@@ -919,14 +1101,13 @@ void model_set_gaps(struct model *model, const uint8_t *key, const struct model_
 	for (size_t i = 0; i < count; i++) {
 		agent->gaps[i].range = gaps[i].range;
 		agent->gaps[i].state = gaps[i].state;
+		agent->gaps[i].why = gaps[i].why;
 		agent->gaps[i].t = gaps[i].t;
 		agent->gaps[i].pos.seq = gaps[i].seq;
 		memcpy(agent->gaps[i].pos.epoch, gaps[i].epoch,
 		       strlen(gaps[i].epoch) + 1);
 	}
 	agent->missing = missing;
-	if (!missing)
-		agent->complete_ms = agent->seen_ms;
 	agent->dirty = agent->gaps_dirty = model->dirty = true;
 }
 
@@ -940,4 +1121,32 @@ struct model_agent model_agent(const struct model *model, const uint8_t *key)
 		return (struct model_agent){false, false, false, ""};
 	return (struct model_agent){true, agent->online, agent->foreign && !*agent->epoch,
 				    agent->epoch};
+}
+
+/* ASCII letters without their case. */
+static bool begins_alike(struct slice text, struct slice prefix)
+{
+	return text.len >= prefix.len &&
+	       strncasecmp(text.ptr, prefix.ptr, prefix.len) == 0;
+}
+
+size_t model_find_agents(const struct model *model, struct slice name,
+			 uint8_t out[MODEL_AGENTS_MAX][KEY_BYTES])
+{
+	size_t count = 0;
+
+	if (nip19_parse_pubkey(name, out[0], NULL))
+		return 1;
+	for (int exact = 1; exact >= 0 && !count; exact--) {
+		for (struct map_entry *at = map_next(&model->agents, NULL);
+		     at && count < MODEL_AGENTS_MAX; at = map_next(&model->agents, at)) {
+			const struct agent *agent = at->value;
+			const struct slice called = buf_slice(&agent->facts.name);
+
+			if (begins_alike(called, name) &&
+			    (!exact || called.len == name.len))
+				memcpy(out[count++], agent->key, KEY_BYTES);
+		}
+	}
+	return count;
 }

@@ -8,6 +8,7 @@
 #include "wire/base/buf.h"
 #include "wire/base/slice.h"
 #include "wire/frame/control.h"
+#include "wire/frame/gone.h"
 #include "wire/frame/observer_event.h"
 #include "wire/nostr/crypto.h"
 
@@ -35,6 +36,7 @@
 
 struct model;
 struct spans;
+struct values;
 
 struct model *model_create(void);
 void model_destroy(struct model *model);
@@ -55,26 +57,41 @@ bool model_apply(struct model *model, const struct model_event *event);
 void model_settle(struct model *model, int64_t now_ms);
 /* A live frame of @agent arrived (an agent that is not known yet becomes so). */
 void model_heard(struct model *model, const uint8_t *agent, int64_t now_ms);
+/* One of its frames was sent again because we asked for it. */
+void model_replayed(struct model *model, const uint8_t *agent);
 /* Time passed: who is online, which cards go. Call once a second. */
 void model_tick(struct model *model, int64_t now_ms);
 /* The untrimmed text of an event, as fetched: takes the place of what came first. */
 void model_set_body(struct model *model, const uint8_t *agent, const char *epoch,
 		    uint64_t seq, struct slice text);
+/* Until when all that an agent sent is here (Unix ms; 0: no claim), but for @gone frames
+ * that are gone for good. */
+void model_set_complete(struct model *model, const uint8_t *agent, int64_t complete_ms,
+			uint64_t gone);
 /* Frames missing of an agent: every lane of it shows them, where they belong in order. */
 enum gap_state { GAP_MISSING, GAP_ASKED, GAP_COMING, GAP_GONE };
 struct model_gap {
 	const char *epoch;
 	struct frame_range range;
 	enum gap_state state;
-	uint64_t seq; /* of the first event behind the hole, less one */
+	enum gone_why why; /* with GAP_GONE */
+	uint64_t seq;      /* of the first event behind the hole, less one */
 	int64_t t;
 };
+/* "the agent's journal let them go, …" */
+const char *model_gone_words(enum gone_why why);
 /* Replaces all gaps of one agent. */
 void model_set_gaps(struct model *model, const uint8_t *agent,
 		    const struct model_gap *gaps, size_t count, uint64_t missing);
 /* Events at or below @pos in this lane are in the archive only. */
 void model_set_floor(struct model *model, const uint8_t *agent, struct slice channel,
 		     const struct pos *pos);
+
+/* The archive forgot what an agent did in @channel (ptr NULL: in all) before @before_ms
+ * (INT64_MAX: ever): so do rows and times. What of it is still there is the archive's to
+ * tell; a request that waits stays until it is over. */
+void model_forget(struct model *model, const uint8_t *agent, struct slice channel,
+		  int64_t before_ms);
 
 /* ---- what the owner asked ---- */
 
@@ -105,6 +122,11 @@ struct model_agent { /* strings live until the model changes */
 };
 struct model_agent model_agent(const struct model *model, const uint8_t *agent);
 
+/* Those that are called @name or, if none is, whose names begin so; case does not matter.
+ * Also by npub or hex. Returns how many. */
+size_t model_find_agents(const struct model *model, struct slice name,
+			 uint8_t out[MODEL_AGENTS_MAX][KEY_BYTES]);
+
 struct model_card {
 	uint8_t agent[KEY_BYTES];
 	struct slice channel;
@@ -115,6 +137,12 @@ struct model_card {
 };
 /* By the id of the card; false when there is none. */
 bool model_find_card(const struct model *model, struct slice id, struct model_card *out);
+
+/* ---- values ---- */
+
+/* What lanes count, as far as this model has seen their events: not what only the archive
+ * knows. Lives as long as the model. */
+const struct values *model_values(const struct model *model);
 
 /* ---- spans ---- */
 
@@ -136,6 +164,9 @@ void model_drop_changes(struct model *model);
 void model_write_snapshot(struct model *model, int64_t now_ms, struct buf *out);
 /* Appends `"frameAtMs":…,"completeMs":…,"missing":[…]`. */
 void model_write_health(const struct model *model, struct buf *out);
+/* Appends `"rowBytes":…,"harnesses":[{"agent":…,"atMs":…,"figures":{…}}]`: what is
+ * held in memory, and what each harness counts, as far as it has said. */
+void model_write_figures(const struct model *model, struct buf *out);
 /**
  * model_write_rows - appends `"rows":[…],"more":…`
  * @before: NULL for the newest

@@ -118,6 +118,21 @@ static void on_feed_slots(struct agent *agent, struct slice state, const struct 
 	}
 }
 
+/* What its harness counts: shown as it is. */
+static void on_feed_figures(struct agent *agent, struct slice state,
+			    const struct pos *pos, int64_t now_ms)
+{
+	const struct slice figures = acp_get(state, "figures");
+
+	if (!acp_is_object(figures) || figures.len > ROW_SHORT_MAX ||
+	    !fact_wins(&agent->facts.figures_at, pos))
+		return;
+	buf_clear(&agent->facts.figures);
+	agent->facts.figures.max = ROW_SHORT_MAX;
+	(void)buf_append(&agent->facts.figures, figures);
+	agent->facts.figures_ms = now_ms;
+}
+
 void on_feed_state(struct model *model, struct agent *agent, struct slice state,
 		   const struct pos *pos, int64_t now_ms)
 {
@@ -126,6 +141,7 @@ void on_feed_state(struct model *model, struct agent *agent, struct slice state,
 		acp_set_text(&agent->facts.permissions,
 			     acp_get_string(state, "permissions"), 64);
 	}
+	on_feed_figures(agent, state, pos, now_ms);
 	on_feed_slots(agent, state, pos);
 	on_feed_sessions(model, agent, state, pos);
 	on_feed_turns(agent, state, pos);

@@ -3,9 +3,10 @@
 
 #include "observer/fold.h"
 #include "observer/model.h"
+#include "observer/values.h"
 #include "wire/base/map.h"
 
-/* What model.c (events to state) and model_write.c (state to JSON) share. */
+/* What model.c (events to state) and model_write.h (state to JSON) share. */
 
 struct segment_event {
 	struct pos pos;
@@ -14,7 +15,14 @@ struct segment_event {
 	size_t len;
 };
 
+/* A ring of the segments that are dirty or late, the model's member its head; zeroed: in
+ * none. So what changed costs what it is, however much is in memory. */
+struct changed {
+	struct changed *before, *behind;
+};
+
 struct segment {
+	struct changed changed; /* first: a segment is found by it */
 	struct agent *agent;
 	struct lane *lane; /* NULL: of the agent as a whole */
 	struct buf turn;   /* plain text */
@@ -41,16 +49,19 @@ struct gap {
 	struct pos pos; /* its epoch, and where it is shown */
 	struct frame_range range;
 	enum gap_state state;
+	enum gone_why why;
 	int64_t t;
 };
 
-#define ACTIVITY_BUCKETS 12
-#define ACTIVITY_BUCKET_MS 5000
+#define ACTIVITY_BUCKETS 60
+#define ACTIVITY_BUCKET_MS 10000
 
 struct lane {
 	struct agent *agent;
 	struct buf channel, name;
 	struct lane_facts facts;
+	struct value_lane *values;      /* of the model's; NULL: there are too many */
+	int64_t told_tokens, told_cost; /* to them; -1: not yet */
 	struct pos floor;
 	struct segment *current; /* newest turn, or NULL */
 	struct segment *newest;  /* newest of all, or NULL */
@@ -60,6 +71,8 @@ struct lane {
 	struct pos idle_at;  /* feed_state said at this place: no turn here */
 	bool spoke;          /* it has rows other than a process's comings and goings */
 	bool misled; /* a segment's first event came late: the pointers may be wrong */
+	bool is_forgotten; /* all of it was, and nothing came since */
+	bool is_told;      /* pages know of it */
 	bool dirty;
 };
 
@@ -99,7 +112,9 @@ struct agent {
 	bool foreign;
 	int64_t seen_ms, complete_ms;
 	bool online, dirty;
-	uint64_t missing;
+	bool is_forgotten, is_told; /* as a lane's */
+	uint64_t missing, gone;
+	uint64_t replayed; /* frames that came again since we started */
 	size_t card_count; /* of the model's cards */
 	struct gap *gaps;
 	size_t gap_count;
@@ -113,15 +128,26 @@ struct removed {
 struct model {
 	struct map agents; /* key → agent */
 	struct map cards;  /* card id → card */
+	struct changed changed;
 	struct owner_control *controls[MODEL_CONTROLS_MAX];
 	size_t control_count;
 	size_t bytes;
 	struct removed *removed;
 	size_t removed_count, removed_room;
-	struct buf gone_cards; /* JSON strings, comma separated */
-	struct spans *spans;   /* borrowed; NULL: nobody wants any */
+	/* JSON strings, comma separated */
+	struct buf gone_cards, gone_lanes, gone_agents;
+	struct spans *spans; /* borrowed; NULL: nobody wants any */
+	struct values values;
 	bool dirty;
 };
+
+/* ---- model_values.c ---- */
+
+struct value_lane *values_of(struct model *model, const struct lane *lane);
+/* @event was taken: counts it, and tells what the lane's facts say that was not told yet.
+ */
+void lane_values(struct model *model, struct lane *lane,
+		 const struct observer_event *event, int64_t unix_ms);
 
 /* ---- model.c ---- */
 
@@ -130,8 +156,13 @@ void text_copy(struct buf *out, struct slice text);
 struct agent *agent_ensure(struct model *model, const uint8_t *key);
 struct lane *lane_ensure(struct model *model, struct agent *agent, struct slice channel);
 /* Is there something to show of it? A slot's own channel, in which its process starts, is
- * no lane of the fleet until something happens there. */
+ * no lane of the fleet until something happens there. What was forgotten is shown while
+ * its agent is there. */
 bool lane_is_shown(const struct lane *lane);
+bool agent_is_shown(const struct agent *agent);
+/* Calls @each with every segment that is dirty or late; what is neither then leaves. */
+void segments_changed(struct model *model,
+		      void (*each)(void *ctx, struct segment *segment), void *ctx);
 /* True if the lane's newest turn runs, as far as is known. */
 bool lane_runs(const struct lane *lane);
 
@@ -152,6 +183,9 @@ void card_of_event(struct model *model, struct segment *segment,
 void cards_follow(struct model *model, int64_t now_ms);
 void tick_cards(struct model *model, int64_t now_ms);
 void tick_controls(struct model *model, int64_t now_ms);
+/* The oldest card of a lane that still waits. */
+bool lane_has_card(const struct model *model, const struct lane *lane,
+		   const struct card **out);
 /* The turn of a prompt began; @request_raw: its request id as sent. */
 void prompt_started(struct model *model, struct slice request_raw);
 
@@ -165,13 +199,13 @@ void on_control_result(struct lane *lane, struct slice payload, const struct pos
 
 /* Tells the spans of one segment; @is_cut: what comes after is another run. */
 void segment_time(struct model *model, struct segment *segment, bool is_cut);
+/* Of model_forget(): runs keep their place, but say nothing. */
+void forget_times(struct model *model, const uint8_t *agent, struct slice channel,
+		  int64_t before_ms);
 
-/* ---- model_write.c ---- */
+/* ---- model_write_rows.c ---- */
 
 /* Appends the id of a hole's row. */
 void gap_id(const struct gap *gap, struct buf *out);
-/* The oldest card of a lane that still waits. (model_cards.c) */
-bool lane_has_card(const struct model *model, const struct lane *lane,
-		   const struct card **out);
 
 #endif

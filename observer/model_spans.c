@@ -1,5 +1,10 @@
+#include <stdlib.h>
+#include <string.h>
+
 #include "observer/fold_run.h"
 #include "observer/model_part.h"
+#include "observer/spans.h"
+#include "wire/base/mem.h"
 
 /* What the model tells the spans. */
 
@@ -37,6 +42,49 @@ void segment_time(struct model *model, struct segment *segment, bool is_cut)
 	run.tag = buf_slice(&tag);
 	fold_run_put(model->spans, segment->agent->key, &run);
 	buf_finish(&tag);
+}
+
+static void forget_lane_times(struct spans *spans, struct span_lane *lane,
+			      int64_t before_ms)
+{
+	char **tags = mem_array(lane->count + 1, sizeof(*tags));
+	struct run_in *runs = mem_array(lane->count + 1, sizeof(*runs));
+	size_t count = 0;
+
+	for (size_t i = 0; i < lane->count; i++) {
+		const struct run *run = lane->runs[i].run;
+
+		if (run->t >= before_ms || run->end == SPANS_OPEN)
+			continue;
+		tags[count] = mem_dup(slice_of(run->text + run->tag));
+		runs[count] = (struct run_in){.tag = slice_of(tags[count]),
+					      .t = run->t,
+					      .end = run->t,
+					      .title = SLICE(""),
+					      .row = SLICE("")};
+		count++;
+	}
+	for (size_t i = 0; i < count; i++) {
+		spans_put(spans, lane, &runs[i]);
+		free(tags[i]);
+	}
+	free(tags);
+	free(runs);
+}
+
+void forget_times(struct model *model, const uint8_t *agent, struct slice channel,
+		  int64_t before_ms)
+{
+	struct spans *spans = model->spans;
+
+	for (size_t i = 0; spans && i < spans->lane_count; i++) {
+		struct span_lane *lane = spans->lanes[i];
+
+		if (memcmp(lane->agent, agent, KEY_BYTES) == 0 &&
+		    (!channel.ptr ||
+		     slice_eq(channel, slice_of(lane->id + 2 * KEY_BYTES + 1))))
+			forget_lane_times(spans, lane, before_ms);
+	}
 }
 
 static void agent_time(struct model *model, struct agent *agent, int64_t now_ms)

@@ -13,6 +13,7 @@ int attest_main(int argc, char *argv[]);
 int invite_main(int argc, char *argv[]);
 int export_main(int argc, char *argv[]);
 int forget_main(int argc, char *argv[]);
+int search_main(int argc, char *argv[]);
 int doctor_main(int argc, char *argv[]);
 
 #endif

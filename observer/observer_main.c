@@ -11,12 +11,17 @@
 #include "observer/archive.h"
 #include "observer/attested.h"
 #include "observer/controls.h"
+#include "observer/demo.h"
 #include "observer/history.h"
 #include "observer/http/api.h"
-#include "observer/http/http.h"
+#include "observer/http/figures.h"
+#include "observer/http/h1.h"
+#include "observer/http/h2.h"
 #include "observer/http/hub.h"
 #include "observer/ingest.h"
+#include "observer/metrics.h"
 #include "observer/model.h"
+#include "observer/selfcert.h"
 #include "observer/token.h"
 #include "observer/words.h"
 #include "wire/base/mem.h"
@@ -26,20 +31,27 @@
 #include "wire/host/options.h"
 #include "wire/host/paths.h"
 #include "wire/host/port.h"
+#include "wire/host/tls.h"
 #include "wire/link/link.h"
 #include "wire/nostr/json.h"
 #include "wire/nostr/nip19.h"
 
 #define TICK_MS 1000
+/* What is history is put in order for many frames at a time: for each by itself its whole
+ * turn would be derived again. Pages have a message each 100 ms at most; the rest keeps
+ * that from being all that is done. Our choice. */
+#define SETTLE_MS 100
+#define SETTLE_REST_FACTOR 4
 /* A harness and its successor overlap by less than that; our choice. */
 #define TWIN_AFTER_MS 5000
 #define TWIN_EVERY_MS 60000 /* between two warnings */
 
 struct config {
 	const char *relay, *listen, *log_level;
+	const char *metrics, *tls, *tls_cert, *tls_key; /* NULL: none */
 	int64_t ready_fd, keep_days, keep_mib;
-	char host[64];
-	uint16_t port;
+	char host[64], metrics_host[64], tls_host[64];
+	uint16_t port, metrics_port, tls_port;
 };
 
 struct observer {
@@ -55,20 +67,35 @@ struct observer {
 	struct spans *spans;
 	struct history *history;
 	struct controls *controls;
+	struct demo *demo;
 	struct link *link;
 	struct hub *hub;
 	struct api *api;
-	struct http_server *http;
-	struct timer *tick;
+	struct h1_server *h1;
+	struct tls *tls;
+	struct h2_server *h2; /* NULL: none */
+	struct http_figures figures;
+	struct http_budget budget;
+	struct buf tls_url; /* without the token */
+	char fingerprint[TLS_FINGERPRINT_LEN + 1];
+	struct timer *tick, *settle;
+	int64_t settled_ms; /* how long the last time took */
 	enum link_state link_state;
+	int64_t gone_ms; /* when the link was last lost; 0: it is ready */
 	char link_reason[200];
 	int64_t retry_at_ms;  /* Unix ms; 0: none */
 	bool caught_up;       /* what the relay kept has been served */
 	uint64_t gone_ranges; /* since the last tick; of them the first: */
-	struct frame_range gone_first;
+	struct gone_range gone_first;
 	char gone_epoch[17];
 	int64_t twin_ms; /* Unix ms; when the last warning of a twin was given */
 };
+
+/* What frames and controls are dated and judged by; our own clock may jump. */
+static int64_t relay_ms(const struct observer *observer)
+{
+	return observer->link ? link_unix_ms(observer->link) : loop_unix_ms();
+}
 
 /* ---- frames ---- */
 
@@ -126,6 +153,30 @@ static void look_for_twin(struct observer *observer, const struct ingest_frame *
 	buf_finish(&npub);
 }
 
+static void settle(struct observer *observer)
+{
+	model_settle(observer->model, loop_unix_ms());
+	hub_touch(observer->hub);
+}
+
+static void on_settle(void *ctx)
+{
+	struct observer *observer = ctx;
+	const int64_t began_ms = loop_now_ms();
+
+	settle(observer);
+	observer->settled_ms = loop_now_ms() - began_ms;
+}
+
+static void settle_soon(struct observer *observer)
+{
+	const int64_t rest_ms = observer->settled_ms * SETTLE_REST_FACTOR;
+
+	if (!timer_armed(observer->settle))
+		timer_start(observer->settle,
+			    (uint64_t)(rest_ms > SETTLE_MS ? rest_ms : SETTLE_MS));
+}
+
 static void on_frame(void *ctx, const struct ingest_frame *in)
 {
 	struct observer *observer = ctx;
@@ -138,6 +189,8 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 	model_heard(observer->model, in->agent,
 		    observer->caught_up || in->created_ms > now ? now : in->created_ms);
 	look_for_twin(observer, in, now);
+	if (frame->replayed)
+		model_replayed(observer->model, in->agent);
 	for (size_t i = 0; i < frame->event_count; i++) {
 		const struct model_event event = {
 			.agent = in->agent,
@@ -150,7 +203,7 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 		if ((in->live || !json_is(event.event->kind, SLICE("feed_state"))) &&
 		    !is_strangers_answer(observer, in, event.event))
 			controls_on_event(observer->controls, in->agent, event.event,
-					  now);
+					  relay_ms(observer));
 		taken = model_apply(observer->model, &event) || taken;
 		news = news || !json_is(event.event->kind, SLICE("turn_liveness"));
 	}
@@ -159,11 +212,17 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 		archive_store(observer->archive, in->agent,
 			      frame->has_epoch ? frame->epoch : "",
 			      frame->has_epoch ? frame->number : 0, now, in->plaintext);
-	model_settle(observer->model, now);
+	model_set_complete(observer->model, in->agent,
+			   ingest_complete_ms(observer->ingest, in->agent),
+			   ingest_gone_frames(observer->ingest, in->agent));
 	/* That a turn still runs can wait for the next tick: pages idle while agents do.
 	 */
-	if (news)
-		hub_touch(observer->hub);
+	if (!in->live)
+		settle_soon(observer);
+	else if (news)
+		settle(observer);
+	else
+		model_settle(observer->model, now);
 }
 
 static int64_t on_stranger(void *ctx, const uint8_t *author)
@@ -184,15 +243,15 @@ static int64_t on_stranger(void *ctx, const uint8_t *author)
 }
 
 static void on_gone(void *ctx, const uint8_t *agent, const char *epoch,
-		    struct frame_range range)
+		    struct gone_range gone)
 {
 	struct observer *observer = ctx;
 
 	if (observer->gone_ranges++ == 0) {
-		observer->gone_first = range;
+		observer->gone_first = gone;
 		memcpy(observer->gone_epoch, epoch, strlen(epoch) + 1);
 	}
-	archive_store_gone(observer->archive, agent, epoch, range);
+	archive_store_gone(observer->archive, agent, epoch, gone);
 }
 
 static void on_body(void *ctx, const uint8_t *agent, const char *epoch, uint64_t seq,
@@ -212,6 +271,17 @@ static void on_body(void *ctx, const uint8_t *agent, const char *epoch, uint64_t
 
 /* ---- the relay ---- */
 
+/* It may have nothing to say and still have much to serve. */
+static bool on_attested(void *ctx, const uint8_t *agent)
+{
+	struct observer *observer = ctx;
+
+	if (attested_until(observer->loop->crypto, observer->owner, agent) >
+	    relay_ms(observer) / 1000)
+		(void)ingest_known(observer->ingest, agent, "", 0);
+	return true;
+}
+
 static void on_link_state(void *ctx, enum link_state state, const char *reason,
 			  uint64_t retry_ms)
 {
@@ -219,6 +289,10 @@ static void on_link_state(void *ctx, enum link_state state, const char *reason,
 
 	observer->link_state = state;
 	observer->retry_at_ms = 0;
+	if (state == LINK_READY)
+		observer->gone_ms = 0;
+	else if (!observer->gone_ms)
+		observer->gone_ms = loop_unix_ms();
 	if (state == LINK_DOWN && retry_ms)
 		observer->retry_at_ms = loop_unix_ms() + (int64_t)retry_ms;
 	if (state != LINK_CONNECTING || *reason)
@@ -228,7 +302,8 @@ static void on_link_state(void *ctx, enum link_state state, const char *reason,
 		observer->caught_up = false;
 	if (state == LINK_READY) {
 		log_info("relay", "%s: connected", observer->config->relay);
-		controls_on_ready(observer->controls, loop_unix_ms());
+		attested_each(on_attested, observer);
+		controls_on_ready(observer->controls, relay_ms(observer));
 	} else if (state == LINK_DOWN) {
 		log_warn("relay", "%s: %s", observer->config->relay, reason);
 	}
@@ -240,7 +315,7 @@ static void on_link_event(void *ctx, struct slice sub_id, struct slice event)
 	struct observer *observer = ctx;
 
 	(void)sub_id;
-	ingest_event(observer->ingest, event, loop_unix_ms());
+	ingest_event(observer->ingest, event, relay_ms(observer));
 }
 
 static void on_link_ok(void *ctx, const uint8_t id[32], bool accepted, struct slice text)
@@ -248,8 +323,8 @@ static void on_link_ok(void *ctx, const uint8_t id[32], bool accepted, struct sl
 	struct observer *observer = ctx;
 	char quoted[LOG_QUOTE_BYTES];
 
-	const bool asked =
-		controls_on_ok(observer->controls, id, accepted, text, loop_unix_ms());
+	const bool asked = controls_on_ok(observer->controls, id, accepted, text,
+					  relay_ms(observer));
 
 	/* A feed_sync to an agent that is not there is nothing to worry about. */
 	if (!accepted && asked)
@@ -310,6 +385,11 @@ static void write_health(void *ctx, struct buf *out)
 	json_write_member_string(out, SLICE("state"),
 				 *trouble ? SLICE("failing") : SLICE("ok"));
 	json_write_member_string(out, SLICE("reason"), slice_of(trouble));
+	if (archive_is_in_memory(observer->archive))
+		json_write_member_bool(out, SLICE("inMemory"), true);
+	if (*archive_aside(observer->archive))
+		json_write_member_string(out, SLICE("aside"),
+					 slice_of(archive_aside(observer->archive)));
 	(void)buf_lit(out, "},\"relay\":{");
 	json_write_member_string(out, SLICE("state"),
 				 slice_of(names[observer->link_state]));
@@ -319,6 +399,8 @@ static void write_health(void *ctx, struct buf *out)
 	json_write_member_string(out, SLICE("reason"), slice_of(observer->link_reason));
 	if (observer->retry_at_ms)
 		json_write_member_int(out, SLICE("retryAtMs"), observer->retry_at_ms);
+	if (observer->gone_ms)
+		json_write_member_int(out, SLICE("sinceMs"), observer->gone_ms);
 	(void)buf_lit(out, "}");
 	model_write_health(observer->model, out);
 	(void)buf_lit(out, "}");
@@ -334,6 +416,26 @@ static void write_owner(void *ctx, struct buf *out)
 	(void)buf_lit(out, "}");
 }
 
+static void write_metrics(void *ctx, struct buf *out)
+{
+	const struct observer *observer = ctx;
+	const struct metrics metrics = {
+		.connected = observer->link_state == LINK_READY,
+		.ingest = observer->ingest,
+		.controls = observer->controls,
+		.archive = observer->archive,
+		.hub = observer->hub,
+		.budget = &observer->budget,
+	};
+
+	metrics_write(&metrics, out);
+}
+
+static int64_t control_ms(void *ctx)
+{
+	return relay_ms(ctx);
+}
+
 static const char *rotate(void *ctx)
 {
 	struct observer *observer = ctx;
@@ -344,40 +446,44 @@ static const char *rotate(void *ctx)
 	return observer->token;
 }
 
+static bool play_demo(void *ctx, struct err *err)
+{
+	struct observer *observer = ctx;
+
+	return demo_play(observer->demo, err);
+}
+
 static void write_url(void *ctx, struct buf *out)
 {
 	const struct observer *observer = ctx;
 	const bool v6 = strchr(observer->config->host, ':') != NULL;
 
-	(void)buf_printf(out, "{\"url\":\"http://%s%s%s:%u/#%s\"}", v6 ? "[" : "",
+	(void)buf_printf(out, "{\"url\":\"http://%s%s%s:%u/#%s\"", v6 ? "[" : "",
 			 observer->config->host, v6 ? "]" : "",
-			 http_server_port(observer->http), observer->token);
+			 h1_server_port(observer->h1), observer->token);
+	if (observer->h2)
+		(void)buf_printf(out, ",\"tlsUrl\":\"%.*s#%s\",\"fingerprint\":\"%s\"",
+				 SLICE_ARG(buf_slice(&observer->tls_url)),
+				 observer->token, observer->fingerprint);
+	(void)buf_lit(out, "}");
 }
 
 /* ---- the archive's memory ---- */
 
-static void on_load_number(void *ctx, const uint8_t *agent, const char *epoch,
-			   uint64_t number)
+static void on_load_known(void *ctx, const uint8_t *agent, const char *epoch,
+			  struct frame_range range)
 {
 	struct observer *observer = ctx;
 
-	ingest_known(observer->ingest, agent, epoch, number);
+	ingest_known_range(observer->ingest, agent, epoch, range);
 }
 
 static void on_load_gone(void *ctx, const uint8_t *agent, const char *epoch,
-			 struct frame_range range)
+			 struct gone_range gone)
 {
 	struct observer *observer = ctx;
 
-	ingest_known_gone(observer->ingest, agent, epoch, range);
-}
-
-static void on_load_forgotten(void *ctx, const uint8_t *agent, const char *epoch,
-			      struct frame_range range)
-{
-	struct observer *observer = ctx;
-
-	ingest_known_forgotten(observer->ingest, agent, epoch, range);
+	ingest_known_gone(observer->ingest, agent, epoch, gone);
 }
 
 static void on_load_event(void *ctx, const uint8_t *agent, const char *epoch,
@@ -404,12 +510,31 @@ static void on_load_floor(void *ctx, const uint8_t *agent, struct slice channel,
 }
 
 static const struct archive_loader loader = {
-	.on_number = on_load_number,
+	.on_known = on_load_known,
 	.on_gone = on_load_gone,
-	.on_forgotten = on_load_forgotten,
 	.on_event = on_load_event,
 	.on_floor = on_load_floor,
 };
+
+/* ---- what the archive finds out ---- */
+
+static void on_lost(void *ctx, const uint8_t *agent, const char *epoch,
+		    struct frame_range range)
+{
+	struct observer *observer = ctx;
+
+	ingest_unknown(observer->ingest, agent, epoch, range, relay_ms(observer));
+}
+
+static void on_anew(void *ctx)
+{
+	struct observer *observer = ctx;
+
+	ingest_unknown_all(observer->ingest, relay_ms(observer));
+	hub_touch(observer->hub); /* health tells of it */
+}
+
+static const struct archive_events archive_events = {on_lost, on_anew};
 
 /* ---- time ---- */
 
@@ -423,10 +548,10 @@ static void log_gone(struct observer *observer)
 	if (observer->gone_ranges > 1)
 		(void)snprintf(more, sizeof(more), ", and %llu further ranges",
 			       (unsigned long long)observer->gone_ranges - 1);
-	log_warn("ingest", "frames %llu to %llu of epoch %s%s are gone for good",
-		 (unsigned long long)observer->gone_first.first,
-		 (unsigned long long)observer->gone_first.last, observer->gone_epoch,
-		 more);
+	log_warn("ingest", "frames %llu to %llu of epoch %s%s are gone for good: %s",
+		 (unsigned long long)observer->gone_first.range.first,
+		 (unsigned long long)observer->gone_first.range.last,
+		 observer->gone_epoch, more, model_gone_words(observer->gone_first.why));
 	observer->gone_ranges = 0;
 }
 
@@ -437,7 +562,7 @@ static void on_tick(void *ctx)
 
 	log_gone(observer);
 	model_tick(observer->model, now);
-	controls_tick(observer->controls, now);
+	controls_tick(observer->controls, relay_ms(observer));
 	if (model_changed(observer->model))
 		hub_touch(observer->hub);
 	timer_start(observer->tick, TICK_MS);
@@ -502,7 +627,8 @@ static bool open_archive(struct observer *observer, struct err *err)
 		observer->history = history_create(observer->archive, observer->spans);
 	ok = observer->archive != NULL &&
 	     archive_load(observer->archive, &loader, observer, err) &&
-	     archive_start(observer->archive, observer->loop, err);
+	     archive_start(observer->archive, observer->loop, &archive_events, observer,
+			   err);
 	if (ok)
 		model_settle(observer->model, loop_unix_ms());
 out:
@@ -529,14 +655,20 @@ static bool open_broker(struct observer *observer, struct err *err)
 		.history = observer->history,
 		.token = observer->token,
 		.host = observer->config->host,
+		.control_ms = control_ms,
 		.rotate = rotate,
 		.write_url = write_url,
+		.write_metrics = write_metrics,
+		.play_demo = play_demo,
 		.ctx = observer,
 	};
-	struct http_server_options http = {
+	struct h1_options h1 = {
 		.host = observer->config->host,
 		.port = observer->config->port,
-		.on_request = api_on_request,
+		.metrics_host =
+			observer->config->metrics ? observer->config->metrics_host : NULL,
+		.metrics_port = observer->config->metrics_port,
+		.budget = &observer->budget,
 	};
 	struct buf path = {.max = 4096}, folder = {.max = 4096};
 	bool ok = false;
@@ -548,17 +680,107 @@ static bool open_broker(struct observer *observer, struct err *err)
 	observer->hub = hub_create(&hub);
 	api.hub = observer->hub;
 	observer->api = api_create(&api);
-	http.ctx = observer->api;
-	http.unix_path = buf_text(&path);
-	observer->http = http_server_create(observer->loop, &http, err);
-	if (!observer->http)
+	h1.handler = api_handler(observer->api);
+	h1.unix_path = buf_text(&path);
+	observer->h1 = h1_server_create(observer->loop, &h1, err);
+	if (!observer->h1)
 		goto out;
-	api_set_port(observer->api, http_server_port(observer->http));
+	api_set_port(observer->api, h1_server_port(observer->h1));
 	ok = true;
 out:
 	buf_finish(&path);
 	buf_finish(&folder);
 	return ok;
+}
+
+/* The certificate: that of the options, else one of our own making. */
+static bool open_certificate(struct observer *observer, struct err *err)
+{
+	const struct config *config = observer->config;
+	struct buf path = {.max = 4096};
+	bool made = false, ok;
+
+	if (config->tls_cert) {
+		observer->tls = tls_create(config->tls_cert, config->tls_key, err);
+		return observer->tls != NULL;
+	}
+	ok = paths_data(SLICE("tls.pem"), &path, err) &&
+	     selfcert_ensure(buf_text(&path), &made, err);
+	if (ok)
+		observer->tls = tls_create(buf_text(&path), buf_text(&path), err);
+	if (made)
+		log_info("observer", "made a certificate, %s", buf_text(&path));
+	buf_finish(&path);
+	return observer->tls != NULL;
+}
+
+/* What others write into their address bar. */
+static void name_to_show(const struct observer *observer, char out[TLS_NAME_MAX])
+{
+	const struct config *config = observer->config;
+	const char *host = config->tls_host;
+	const bool is_all = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+
+	if (config->tls_cert && !tls_is_for(observer->tls, host) &&
+	    tls_first_name(observer->tls, out))
+		return;
+	if (is_all)
+		host_outward(out);
+	else
+		(void)snprintf(out, TLS_NAME_MAX, "%s", host);
+}
+
+/* What is said of the certificate that was read last. */
+static void describe_tls(struct observer *observer)
+{
+	char name[TLS_NAME_MAX];
+
+	tls_fingerprint(observer->tls, observer->fingerprint);
+	name_to_show(observer, name);
+	buf_clear(&observer->tls_url);
+	observer->tls_url.max = 512;
+	(void)buf_printf(&observer->tls_url,
+			 strchr(name, ':') ? "https://[%s]:%u/" : "https://%s:%u/", name,
+			 h2_server_port(observer->h2));
+}
+
+/* SIGHUP: the certificate was renewed. */
+static void on_hangup(void *ctx)
+{
+	struct observer *observer = ctx;
+	const struct config *config = observer->config;
+	struct err err;
+
+	if (!tls_reload(observer->tls, config->tls_cert, config->tls_key, &err) ||
+	    !h2_server_renew(observer->h2, &err)) {
+		log_warn("observer", "the certificate stays as it was: %s", err.text);
+		return;
+	}
+	describe_tls(observer);
+	log_info("observer", "certificate read again, SHA-256 %s", observer->fingerprint);
+}
+
+static bool open_tls(struct observer *observer, struct err *err)
+{
+	const struct config *config = observer->config;
+	struct h2_options options = {
+		.host = config->tls_host,
+		.port = config->tls_port,
+		.handler = api_handler(observer->api),
+		.budget = &observer->budget,
+	};
+
+	if (!config->tls)
+		return true;
+	if (!open_certificate(observer, err))
+		return false;
+	options.tls = observer->tls;
+	observer->h2 = h2_server_create(observer->loop, &options, err);
+	if (!observer->h2)
+		return false;
+	api_set_tls(observer->api, observer->tls, h2_server_port(observer->h2));
+	describe_tls(observer);
+	return true;
 }
 
 static bool open_link(struct observer *observer, struct err *err)
@@ -585,15 +807,34 @@ static bool open_link(struct observer *observer, struct err *err)
 static void say_ready(const struct observer *observer)
 {
 	const int fd = (int)observer->config->ready_fd;
+	struct buf line = {.max = 1024};
 	const char *host = observer->config->host;
 	const bool v6 = strchr(host, ':') != NULL;
 
 	log_info("observer",
 		 "serving the page on http://%s%s%s:%u/: see it with `perch open`",
-		 v6 ? "[" : "", host, v6 ? "]" : "", http_server_port(observer->http));
+		 v6 ? "[" : "", host, v6 ? "]" : "", h1_server_port(observer->h1));
+	if (observer->h2)
+		log_info("observer", "and by HTTP/2 on %.*s, certificate SHA-256 %s",
+			 SLICE_ARG(buf_slice(&observer->tls_url)), observer->fingerprint);
+	if (observer->config->metrics) {
+		const char *where = observer->config->metrics_host;
+		const bool is_v6 = strchr(where, ':') != NULL;
+
+		log_info("observer", "metrics on http://%s%s%s:%u/metrics",
+			 is_v6 ? "[" : "", where, is_v6 ? "]" : "",
+			 h1_server_metrics_port(observer->h1));
+	}
 	if (fd < 0)
 		return;
-	(void)dprintf(fd, "%u %s\n", http_server_port(observer->http), observer->token);
+	/* At once: whoever reads it takes what is there for the whole. */
+	(void)buf_printf(&line, "%u %s", h1_server_port(observer->h1), observer->token);
+	if (observer->h2)
+		(void)buf_printf(&line, " %.*s %s",
+				 SLICE_ARG(buf_slice(&observer->tls_url)),
+				 observer->fingerprint);
+	(void)dprintf(fd, "%s\n", buf_text(&line));
+	buf_wipe(&line);
 	(void)close(fd);
 }
 
@@ -612,6 +853,7 @@ static bool observer_start(struct observer *observer, struct err *err)
 		.ctx = observer,
 	};
 
+	observer->budget.figures = &observer->figures;
 	observer->loop = loop_create(err);
 	if (!observer->loop || !open_owner(observer, err))
 		return false;
@@ -624,11 +866,19 @@ static bool observer_start(struct observer *observer, struct err *err)
 	controls.ingest = observer->ingest;
 	controls.model = observer->model;
 	observer->controls = controls_create(&controls);
+	observer->demo =
+		demo_create(observer->config->relay, observer->config->log_level);
 	if (!open_archive(observer, err) || !open_broker(observer, err) ||
-	    !open_link(observer, err))
+	    !open_tls(observer, err) || !open_link(observer, err))
+		return false;
+	/* Where nobody has put a certificate there is none to put in its place. */
+	if (!loop_on_hangup(observer->loop,
+			    observer->h2 && observer->config->tls_cert ? on_hangup : NULL,
+			    observer, err))
 		return false;
 	loop_on_signal(observer->loop, on_signal, observer);
 	observer->tick = timer_create_on(observer->loop, on_tick, observer);
+	observer->settle = timer_create_on(observer->loop, on_settle, observer);
 	timer_start(observer->tick, TICK_MS);
 	say_ready(observer);
 	return true;
@@ -638,12 +888,16 @@ static bool observer_start(struct observer *observer, struct err *err)
 static void observer_stop(struct observer *observer)
 {
 	timer_destroy(observer->tick);
+	timer_destroy(observer->settle);
+	demo_destroy(observer->demo);
 	link_destroy(observer->link);
 	observer->link = NULL;
 	history_stop(observer->history);
 	archive_close(observer->archive);
 	history_destroy(observer->history);
-	http_server_stop(observer->http);
+	h1_server_stop(observer->h1);
+	h2_server_destroy(observer->h2);
+	observer->h2 = NULL;
 	if (observer->hub)
 		hub_stop(observer->hub);
 	if (observer->loop) {
@@ -651,7 +905,9 @@ static void observer_stop(struct observer *observer)
 		ingest_destroy(observer->ingest);
 		loop_destroy(observer->loop);
 	}
-	http_server_destroy(observer->http);
+	h1_server_destroy(observer->h1);
+	tls_destroy(observer->tls);
+	buf_finish(&observer->tls_url);
 	api_destroy(observer->api);
 	hub_destroy(observer->hub);
 	model_destroy(observer->model);
@@ -664,6 +920,13 @@ static void observer_stop(struct observer *observer)
 	buf_finish(&observer->words);
 }
 
+/* Listening takes no names. */
+static void want_address(char host[64])
+{
+	if (strcmp(host, "localhost") == 0)
+		(void)snprintf(host, 64, "127.0.0.1");
+}
+
 static bool read_config(struct config *config, struct err *err)
 {
 	enum log_level level;
@@ -674,12 +937,23 @@ static bool read_config(struct config *config, struct err *err)
 	if (!host_is_loopback(config->host))
 		return err_set(
 			err, ERR_REFUSED,
-			"--listen %s is not a loopback address: the page has no TLS yet, "
-			"so its token would travel in the clear; use an ssh tunnel "
-			"(ssh -L 7777:127.0.0.1:7777 HOST)",
+			"--listen %s is not a loopback address: the page's token would "
+			"travel in the clear; add --tls HOST:PORT for other machines, or "
+			"use an ssh tunnel (ssh -L 7777:127.0.0.1:7777 HOST)",
 			config->listen);
-	if (strcmp(config->host, "localhost") == 0) /* listening wants an address */
-		(void)snprintf(config->host, sizeof(config->host), "127.0.0.1");
+	if (!config->tls_cert != !config->tls_key)
+		return err_set(err, ERR_REFUSED, "--tls-cert and --tls-key go together");
+	if (config->tls &&
+	    !options_host_port(config->tls, config->tls_host, &config->tls_port, err))
+		return false;
+	if (config->metrics && !options_host_port(config->metrics, config->metrics_host,
+						  &config->metrics_port, err))
+		return false;
+	if (!config->tls && config->tls_cert)
+		log_warn("observer", "--tls-cert does nothing without --tls HOST:PORT");
+	want_address(config->host);
+	want_address(config->metrics_host);
+	want_address(config->tls_host);
 	log_set_level(level);
 	return true;
 }
@@ -703,6 +977,30 @@ int observer_main(int argc, char *argv[])
 		 .value = &config.listen,
 		 .argument = "HOST:PORT",
 		 .help = "where to serve the page (127.0.0.1:7777); port 0 chooses one"},
+		{.name = "tls",
+		 .type = OPTION_TEXT,
+		 .value = &config.tls,
+		 .argument = "HOST:PORT",
+		 .help = "serve it by HTTP/2 over TLS as well, for a phone or another "
+			 "machine; 0.0.0.0:7778 is every address of this one"},
+		{.name = "tls-cert",
+		 .type = OPTION_TEXT,
+		 .value = &config.tls_cert,
+		 .argument = "FILE",
+		 .help = "with this certificate, a PEM file with its chain (else one "
+			 "that is made here; compare its fingerprint); SIGHUP reads "
+			 "it again"},
+		{.name = "tls-key",
+		 .type = OPTION_TEXT,
+		 .value = &config.tls_key,
+		 .argument = "FILE",
+		 .help = "and this key, PEM, without a passphrase"},
+		{.name = "metrics",
+		 .type = OPTION_TEXT,
+		 .value = &config.metrics,
+		 .argument = "HOST:PORT",
+		 .help = "serve /metrics (figures for Prometheus) and /healthz there "
+			 "too (off)"},
 		{.name = "log-level",
 		 .type = OPTION_TEXT,
 		 .value = &config.log_level,

@@ -33,24 +33,54 @@ static void start_browser(const char *url)
 	free(copy);
 }
 
+/* The fingerprint goes to standard error: the address is what a script wants. */
+static int print_tls(struct slice answer)
+{
+	struct buf url = {0}, fingerprint = {0};
+	int status = EXIT_SUCCESS;
+
+	acp_set_text(&url, acp_get_string(answer, "tlsUrl"), 1024);
+	acp_set_text(&fingerprint, acp_get_string(answer, "fingerprint"), 256);
+	if (url.len) {
+		(void)printf("%s\n", buf_text(&url));
+		(void)fflush(stdout);
+		(void)fprintf(stderr, "certificate SHA-256 %s\n", buf_text(&fingerprint));
+	} else {
+		(void)fprintf(stderr,
+			      "perch open: the observer serves no TLS: start it, or "
+			      "`perch up`, with --tls 0.0.0.0:7778\n");
+		status = EXIT_FAILURE;
+	}
+	buf_wipe(&url);
+	buf_finish(&fingerprint);
+	return status;
+}
+
 int open_main(int argc, char *argv[])
 {
-	bool rotate = false;
+	bool rotate = false, tls = false;
 	const struct option_spec specs[] = {
 		{.name = "rotate",
 		 .type = OPTION_FLAG,
 		 .value = &rotate,
 		 .help = "make another token first: pages that are open lose theirs",
 		 .no_env = true},
+		{.name = "tls",
+		 .type = OPTION_FLAG,
+		 .value = &tls,
+		 .help = "the address for a phone or another machine, and the "
+			 "fingerprint of its certificate; opens nothing",
+		 .no_env = true},
 		{.name = NULL},
 	};
 	const struct options_spec spec = {
 		.command = "perch open",
-		.usage = "[--rotate]",
+		.usage = "[--rotate] [--tls]",
 		.summary = "Prints the page's address with its token, and opens it where "
 			   "there "
 			   "is a display.",
-		.example = "  perch open\n",
+		.example = "  perch open\n"
+			   "  perch open --tls\n",
 		.options = specs,
 	};
 	struct options *options = NULL;
@@ -66,6 +96,8 @@ int open_main(int argc, char *argv[])
 	} else if (!client_ask("/api/open", rotate ? SLICE("{}") : SLICE_EMPTY, &answer,
 			       &err)) {
 		status = client_fail("open", &err);
+	} else if (tls) {
+		status = print_tls(buf_slice(&answer));
 	} else {
 		acp_set_text(&url, acp_get_string(buf_slice(&answer), "url"), 1024);
 		(void)printf("%s\n", buf_text(&url));

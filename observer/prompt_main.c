@@ -49,8 +49,21 @@ static bool post(const struct client_lane *lane, struct slice text, struct buf *
 	return ok;
 }
 
+/* Why a harness refuses all prompts; "" when it does not. */
+static const char *refusal(struct slice agent)
+{
+	if (json_is(acp_get_string(agent, "mode"), SLICE("proxy")))
+		return "its editor drives it: prompt it there";
+	if (json_is(acp_get_string(agent, "mode"), SLICE("run")))
+		return "it is a command, which takes none";
+	if (acp_get_string(agent, "control").len &&
+	    !json_is(acp_get_string(agent, "control"), SLICE("full")))
+		return "it takes none from here: start it with --control full";
+	return "";
+}
+
 /* Prints what became of it; true if the harness took it. */
-static bool report(struct slice control)
+static bool report(struct slice control, struct slice agent)
 {
 	const struct slice status = acp_get_string(control, "status");
 	const struct slice detail = acp_get_string(control, "detail");
@@ -61,8 +74,15 @@ static bool report(struct slice control)
 			      log_quote(detail, why));
 		return false;
 	}
-	(void)printf("%s%s%s\n", log_quote(status, words), detail.len ? ": " : "",
-		     detail.len ? log_quote(detail, why) : "");
+	if (detail.len)
+		(void)log_quote(detail, why);
+	else
+		(void)snprintf(why, sizeof(why), "%s",
+			       json_is(status, SLICE("refused")) ||
+					       json_is(status, SLICE("unsupported"))
+				       ? refusal(agent)
+				       : "");
+	(void)printf("%s%s%s\n", log_quote(status, words), *why ? ": " : "", why);
 	return json_is(status, SLICE("started")) || json_is(status, SLICE("queued"));
 }
 
@@ -81,7 +101,8 @@ static bool run(char **args, bool *taken, struct err *err)
 		ok = client_wait(buf_slice(&id), &control, err);
 	}
 	if (ok)
-		*taken = report(buf_slice(&control));
+		*taken = report(buf_slice(&control),
+				client_agent(buf_slice(&fleet), lane.agent));
 	buf_finish(&fleet);
 	buf_finish(&text);
 	buf_finish(&answer);

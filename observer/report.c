@@ -17,27 +17,37 @@ struct node {
 	uint32_t name; /* agent, channel: index of a lane */
 	uint32_t next; /* in its bucket */
 	uint8_t kind;
-	bool again; /* a name above it is the same */
-	uint64_t count;
+	bool again;   /* a name above it is the same */
+	uint32_t *ms; /* how long each call took */
+	size_t samples, room;
+	uint64_t count; /* of what is no sample; after gathering of both */
 	int64_t inclusive, self, max;
 };
 
-/* How long one call took, and which node it is of. */
-struct sample {
-	uint32_t node, ms;
+/* The node of a name inside @parent; calls follow their like more often than not. */
+struct found {
+	uint32_t parent, node;
+};
+
+/* A span of the run at hand: its node, and the part of it that the query asks for. What
+ * is before @reached its parts have taken. */
+struct call {
+	uint32_t node;
+	int64_t reached, to;
 };
 
 struct report {
 	const struct spans *spans;
 	const struct report_query *query;
+	struct report_range range; /* the one that is gathered */
 	struct node *nodes;
 	size_t count, room;
 	uint32_t *buckets; /* heads of lists of nodes */
 	size_t bucket_count;
-	struct sample *samples;
-	size_t sample_count, sample_room;
-	uint32_t *by_span; /* nodes of the spans of the run at hand */
-	size_t by_span_room;
+	size_t samples;      /* of all nodes */
+	struct found *found; /* by name: where it was found last */
+	struct call *calls;  /* by span of the run at hand */
+	size_t call_room;
 	uint64_t sums[SPAN_SUMS];
 	int64_t idle;
 };
@@ -50,14 +60,18 @@ static void report_init(struct report *report, const struct spans *spans,
 	report->nodes = mem_array(report->room, sizeof(*report->nodes));
 	report->buckets = mem_array(report->bucket_count, sizeof(*report->buckets));
 	memset(report->buckets, 0xFF, report->bucket_count * sizeof(*report->buckets));
+	report->found = mem_array(spans->name_count, sizeof(*report->found));
+	memset(report->found, 0xFF, spans->name_count * sizeof(*report->found));
 }
 
 static void report_finish(struct report *report)
 {
+	for (size_t i = 0; i < report->count; i++)
+		free(report->nodes[i].ms);
 	free(report->nodes);
 	free(report->buckets);
-	free(report->samples);
-	free(report->by_span);
+	free(report->found);
+	free(report->calls);
 }
 
 /* ---- nodes ---- */
@@ -128,83 +142,120 @@ static uint32_t node_of(struct report *report, uint32_t parent, enum node_kind k
 	return (uint32_t)(report->count - 1);
 }
 
+/* The node of the name of a call inside @parent, which is a node. */
+static uint32_t name_node(struct report *report, uint32_t parent, uint32_t name)
+{
+	struct found *found = &report->found[name];
+
+	if (found->parent != parent)
+		*found = (struct found){parent, node_of(report, parent, NODE_NAME, name)};
+	return found->node;
+}
+
 static void add(struct report *report, uint32_t at, int64_t inclusive, int64_t self)
 {
 	struct node *node = &report->nodes[at];
 
-	node->count++;
+	if (node->samples == node->room) {
+		node->room = node->room ? node->room * 2 : 16;
+		node->ms = mem_grow(node->ms, node->room, sizeof(*node->ms));
+	}
+	node->ms[node->samples++] =
+		inclusive > UINT32_MAX ? UINT32_MAX : (uint32_t)inclusive;
 	node->inclusive += inclusive;
 	node->self += self;
 	if (inclusive > node->max)
 		node->max = inclusive;
-	if (report->sample_count == report->sample_room) {
-		report->sample_room =
-			report->sample_room ? report->sample_room * 2 : 4096;
-		report->samples = mem_grow(report->samples, report->sample_room,
-					   sizeof(*report->samples));
-	}
-	report->samples[report->sample_count++] = (struct sample){
-		at, inclusive > UINT32_MAX ? UINT32_MAX : (uint32_t)inclusive};
 }
 
 /* ---- gathering ---- */
 
-struct range {
-	int64_t from, to;
-};
-
-/* The part of [from, to) that the query asks for; false when there is none. What has no
- * length counts where it begins. */
-static bool cut(const struct report_query *query, int64_t from, int64_t to,
-		struct range *out)
+/* The part of [from, to) that is in @range; false when there is none. What has no length
+ * counts where it begins. */
+static bool cut(const struct report_range *range, int64_t from, int64_t to,
+		struct report_range *out)
 {
-	out->from = from > query->from ? from : query->from;
-	out->to = to < query->to ? to : query->to;
+	out->from = from > range->from ? from : range->from;
+	out->to = to < range->to ? to : range->to;
 	return out->to > out->from ||
-	       (from == to && from >= query->from && from < query->to);
+	       (from == to && from >= range->from && from < range->to);
 }
 
-static void gather_spans(struct report *report, const struct run *run, uint32_t turn)
+static size_t range_count(const struct report_query *query)
 {
-	const struct report_query *query = report->query;
-	const size_t first = run_find(run, query->from);
-	struct range range;
+	return query->range_count ? query->range_count : 1;
+}
 
-	if (run->count > report->by_span_room) {
-		report->by_span_room = run->count;
-		report->by_span = mem_grow(report->by_span, report->by_span_room,
-					   sizeof(*report->by_span));
+static struct report_range range_at(const struct report_query *query, size_t at)
+{
+	return query->range_count ? query->ranges[at]
+				  : (struct report_range){query->from, query->to};
+}
+
+/* What no call or wait covers of a turn, from what they reached to @to, is the model's.
+ */
+static void add_model(struct report *report, uint32_t model, int64_t from, int64_t to)
+{
+	struct report_range range;
+
+	if (to > from && cut(&report->range, from, to, &range))
+		add(report, model, range.to - range.from, range.to - range.from);
+}
+
+/* A part's time is not its call's own; parts come by start. */
+static void take_part(struct report *report, struct call *call,
+		      const struct report_range *part)
+{
+	const int64_t from = part->from > call->reached ? part->from : call->reached;
+	const int64_t to = part->to < call->to ? part->to : call->to;
+
+	if (to <= from)
+		return;
+	report->nodes[call->node].self -= to - from;
+	call->reached = to;
+}
+
+/* One pass over what a run has in the range. @end: of the run; @model: NO_NODE if it is
+ * no turn. */
+static void gather_spans(struct report *report, const struct run *run, int64_t end,
+			 uint32_t turn, uint32_t model)
+{
+	const struct report_range *wanted = &report->range;
+	const size_t first = run_find(run, wanted->from);
+	int64_t reached = first ? run->spans[first - 1].until : run->t;
+
+	if (run->count > report->call_room) {
+		report->call_room = run->count;
+		report->calls = mem_grow(report->calls, report->call_room,
+					 sizeof(*report->calls));
 	}
-	for (size_t i = first; i < run->count && run->spans[i].t < query->to; i++) {
+	for (size_t i = first; i < run->count && run->spans[i].t < wanted->to; i++) {
 		const struct span *span = &run->spans[i];
+		const int64_t until = span_end(span->end, report->query->now);
 		const bool inside = span->parent >= (int32_t)first;
-		const uint32_t above = inside ? report->by_span[span->parent] : turn;
-		const uint32_t name = span->kind == SPAN_WAIT ? NAME_YOU : span->name;
+		struct call *call = &report->calls[i];
+		struct report_range range;
 
-		report->by_span[i] = node_of(report, above, NODE_NAME, name);
-		if (!cut(query, span->t, span_end(span->end, query->now), &range))
+		call->node = name_node(report,
+				       inside ? report->calls[span->parent].node : turn,
+				       span->kind == SPAN_WAIT ? NAME_YOU : span->name);
+		if (until > span->t && until > reached) {
+			if (model != NO_NODE)
+				add_model(report, model, reached,
+					  span->t < end ? span->t : end);
+			reached = until;
+		}
+		call->to = INT64_MIN; /* of what is outside nothing is taken */
+		if (!cut(wanted, span->t, until, &range))
 			continue;
-		add(report, report->by_span[i], range.to - range.from,
-		    run_self(run, i, query->from, query->to, query->now));
+		call->reached = range.from;
+		call->to = range.to;
+		add(report, call->node, range.to - range.from, range.to - range.from);
+		if (inside)
+			take_part(report, &report->calls[span->parent], &range);
 	}
-}
-
-/* What went into the model: the pieces of the strip that say so. */
-static void gather_model(struct report *report, const struct run *run, int64_t end,
-			 uint32_t turn)
-{
-	const uint32_t model = node_of(report, turn, NODE_NAME, NAME_MODEL);
-	struct range range;
-
-	for (uint32_t i = 0; i < run->strip_count; i++) {
-		const struct strip *piece = &run->strip[i];
-		int64_t to = i + 1 < run->strip_count ? run->strip[i + 1].t : end;
-
-		to = to < end ? to : end;
-		if (piece->time == TIME_MODEL && to > piece->t &&
-		    cut(report->query, piece->t, to, &range))
-			add(report, model, range.to - range.from, range.to - range.from);
-	}
+	if (model != NO_NODE)
+		add_model(report, model, reached, end);
 }
 
 static void gather_run(struct report *report, const struct span_lane *lane, size_t at,
@@ -212,15 +263,15 @@ static void gather_run(struct report *report, const struct span_lane *lane, size
 {
 	const struct run *run = lane->runs[at].run;
 	const int64_t end = span_lane_end(lane, at, report->query->now);
-	uint32_t turn = channel;
-	struct range range;
+	uint32_t turn = channel, model = NO_NODE;
+	struct report_range range;
 
-	if (run->is_turn && cut(report->query, run->t, end, &range)) {
+	if (run->is_turn && cut(&report->range, run->t, end, &range)) {
 		turn = node_of(report, channel, NODE_NAME, NAME_TURN);
+		model = node_of(report, turn, NODE_NAME, NAME_MODEL);
 		add(report, turn, range.to - range.from, 0);
-		gather_model(report, run, end, turn);
 	}
-	gather_spans(report, run, turn);
+	gather_spans(report, run, end, turn, model);
 }
 
 /* What was between the runs. */
@@ -238,14 +289,15 @@ static void gather_idle(struct report *report, uint32_t channel, int64_t idle,
 }
 
 static void lane_times(const struct report *report, const struct span_lane *lane,
-		       uint64_t sums[SPAN_SUMS], int64_t *idle)
+		       const struct report_range *range, uint64_t sums[SPAN_SUMS],
+		       int64_t *idle)
 {
-	const struct report_query *query = report->query;
+	const int64_t now = report->query->now;
 	uint64_t before[SPAN_SUMS];
 
-	span_lane_sums(lane, query->to, query->now, sums);
-	span_lane_sums(lane, query->from, query->now, before);
-	*idle = span_lane_present(lane, query->from, query->to, query->now);
+	span_lane_sums(lane, range->to, now, sums);
+	span_lane_sums(lane, range->from, now, before);
+	*idle = span_lane_present(lane, range->from, range->to, now);
 	for (size_t i = 0; i < SPAN_SUMS; i++) {
 		sums[i] -= before[i];
 		*idle -= (int64_t)sums[i];
@@ -258,25 +310,50 @@ static bool wanted(const struct report *report, const struct span_lane *lane)
 	return !report->query->wants || report->query->wants(report->query->ctx, lane);
 }
 
-static void gather_lane(struct report *report, size_t index)
+/* Was there nothing, inside the range, between run @at and what came before it? @first is
+ * the first run that may reach into the range. */
+static bool is_idle_before(const struct report_range *range, const struct span_lane *lane,
+			   size_t at, size_t first)
+{
+	if (at > first)
+		return lane->runs[at].t > lane->runs[at - 1].until;
+	return at && lane->runs[at].t > range->from;
+}
+
+/* The same between run @at, the last one of the range, and the end of the range. */
+static bool is_idle_behind(const struct report_range *range, const struct span_lane *lane,
+			   size_t at, int64_t now)
+{
+	const int64_t end = span_end(lane->runs[at].until, now);
+
+	return span_lane_present(lane, end, range->to, now) > 0;
+}
+
+/* What the lane has in the range at hand; false when that is nothing. */
+static bool gather_range(struct report *report, size_t index)
 {
 	const struct span_lane *lane = report->spans->lanes[index];
-	const struct report_query *query = report->query;
-	const size_t first = span_lane_find(lane, query->from);
+	const struct report_range *range = &report->range;
+	const size_t first = span_lane_find(lane, range->from);
 	uint64_t sums[SPAN_SUMS], gaps = 0;
+	size_t last = lane->count;
 	uint32_t agent, channel;
 	int64_t idle;
 
-	lane_times(report, lane, sums, &idle);
-	if (idle <= 0 && (first == lane->count || lane->runs[first].t >= query->to))
-		return;
+	lane_times(report, lane, range, sums, &idle);
+	if (idle <= 0 && (first == lane->count || lane->runs[first].t >= range->to))
+		return false;
 	agent = node_of(report, NO_NODE, NODE_AGENT, lane->first);
 	channel = node_of(report, agent, NODE_CHANNEL, (uint32_t)index);
-	for (size_t i = first; i < lane->count && lane->runs[i].t < query->to; i++) {
-		if (i > first && lane->runs[i].t > lane->runs[i - 1].until)
+	for (size_t i = first; i < lane->count && lane->runs[i].t < range->to; i++) {
+		if (is_idle_before(range, lane, i, first))
 			gaps++;
+		span_lane_ahead(lane, i);
 		gather_run(report, lane, i, channel);
+		last = i;
 	}
+	if (last < lane->count && is_idle_behind(range, lane, last, report->query->now))
+		gaps++;
 	gather_idle(report, channel, idle, gaps);
 	for (size_t i = 0; i < SPAN_SUMS; i++) {
 		report->sums[i] += sums[i];
@@ -286,6 +363,23 @@ static void gather_lane(struct report *report, size_t index)
 	report->idle += idle;
 	report->nodes[channel].inclusive += idle;
 	report->nodes[agent].inclusive += idle;
+	return true;
+}
+
+static void gather_lane(struct report *report, size_t index)
+{
+	const struct span_lane *lane = report->spans->lanes[index];
+	bool is_there = false;
+	uint32_t agent, channel;
+
+	for (size_t i = 0; i < range_count(report->query); i++) {
+		report->range = range_at(report->query, i);
+		is_there = gather_range(report, index) || is_there;
+	}
+	if (!is_there)
+		return;
+	agent = node_of(report, NO_NODE, NODE_AGENT, lane->first);
+	channel = node_of(report, agent, NODE_CHANNEL, (uint32_t)index);
 	report->nodes[channel].count++;
 	report->nodes[agent].count++;
 }
@@ -332,23 +426,32 @@ static struct quantiles *find_quantiles(const struct report *report,
 {
 	struct quantiles *out = mem_array(groups + 1, sizeof(*out));
 	size_t *ends = mem_array(groups + 1, sizeof(*ends));
-	uint32_t *values = mem_array(report->sample_count + 1, sizeof(*values));
+	uint32_t *values = mem_array(report->samples + 1, sizeof(*values));
 	size_t begin = 0;
 
-	for (size_t i = 0; i < report->sample_count; i++)
-		ends[group_of[report->samples[i].node] + 1]++;
+	for (size_t i = 0; i < report->count; i++)
+		ends[group_of[i] + 1] += report->nodes[i].samples;
 	for (size_t i = 0; i < groups; i++)
 		ends[i + 1] += ends[i];
 	/* Each group fills from its start; then its start is its end. */
-	for (size_t i = 0; i < report->sample_count; i++)
-		values[ends[group_of[report->samples[i].node]]++] = report->samples[i].ms;
+	for (size_t i = 0; i < report->count; i++) {
+		const struct node *node = &report->nodes[i];
+		size_t *end = &ends[group_of[i]];
+
+		if (node->samples)
+			memcpy(values + *end, node->ms, node->samples * sizeof(*values));
+		*end += node->samples;
+	}
 	for (size_t i = 0; i < groups; i++) {
 		const size_t count = ends[i] - begin;
 
 		if (count) {
-			out[i].p50 = select_rank(values + begin, count, (count - 1) / 2);
-			out[i].p95 = select_rank(values + begin, count,
-						 (count * 95 + 99) / 100 - 1);
+			const size_t high = (count * 95 + 99) / 100 - 1;
+
+			/* What is at and below it stands before it then. */
+			out[i].p95 = select_rank(values + begin, count, high);
+			out[i].p50 =
+				select_rank(values + begin, high + 1, (count - 1) / 2);
 		}
 		begin = ends[i];
 	}
@@ -495,6 +598,7 @@ struct tree {
 	const struct report *report;
 	const struct node *nodes;
 	uint32_t *children, *starts;
+	bool *told; /* by node: it or something inside of it has a count */
 	const struct quantiles *quantiles; /* by node; NULL: none */
 	size_t written;
 };
@@ -521,12 +625,29 @@ static void tree_init(struct tree *tree, const struct report *report,
 
 		tree->children[tree->starts[parent + 1]++] = (uint32_t)i;
 	}
+	tree->told = mem_array(count + 1, sizeof(*tree->told));
+	/* Calls before the range are paths to what is in it at most. */
+	for (size_t i = count; i-- > 0;) {
+		tree->told[i] = tree->told[i] || nodes[i].count;
+		if (tree->told[i] && nodes[i].parent != NO_NODE)
+			tree->told[nodes[i].parent] = true;
+	}
 }
 
 static void tree_finish(struct tree *tree)
 {
 	free(tree->children);
 	free(tree->starts);
+	free(tree->told);
+}
+
+static bool has_rows(const struct tree *tree, size_t at)
+{
+	size_t i = tree->starts[at];
+
+	while (i < tree->starts[at + 1] && !tree->told[tree->children[i]])
+		i++;
+	return i < tree->starts[at + 1];
 }
 
 /* Nodes are made after their parents, and calls do not nest deeper than this. */
@@ -542,7 +663,7 @@ static void write_children(struct tree *tree, size_t parent, unsigned depth,
 	for (size_t i = from; i < to; i++) {
 		const size_t at = tree->children[i];
 
-		if (tree->nodes[at].count || tree->starts[at + 1] > tree->starts[at])
+		if (tree->told[at])
 			order[count++] = &tree->nodes[at];
 	}
 	if (count)
@@ -555,7 +676,7 @@ static void write_children(struct tree *tree, size_t parent, unsigned depth,
 		write_name(tree->report, order[shown], out);
 		write_figures(order[shown], tree->quantiles ? &tree->quantiles[at] : NULL,
 			      out);
-		if (tree->starts[at + 1] > tree->starts[at] && depth < TREE_DEPTH_MAX) {
+		if (has_rows(tree, at) && depth < TREE_DEPTH_MAX) {
 			(void)buf_lit(out, ",\"rows\":[");
 			write_children(tree, at, depth + 1, out);
 			(void)buf_lit(out, "]");
@@ -642,32 +763,51 @@ static void live_add(struct live *live, int64_t ms)
 	live->squares += from_mean * ((double)ms - live->mean);
 }
 
+/* Ended, and in @range; had it begun before @behind, it was in the range before. */
+static bool is_whole(int64_t t, int64_t end, const struct report_range *range,
+		     int64_t behind)
+{
+	struct report_range part;
+
+	return end != SPANS_OPEN && t >= behind && cut(range, t, end, &part);
+}
+
+static void gather_live_lane(const struct span_lane *lane,
+			     const struct report_range *range, int64_t behind,
+			     struct live *live)
+{
+	for (size_t r = span_lane_find(lane, range->from);
+	     r < lane->count && lane->runs[r].t < range->to; r++) {
+		const struct run *run = lane->runs[r].run;
+
+		span_lane_ahead(lane, r);
+		if (run->is_turn && is_whole(run->t, run->end, range, behind))
+			live_add(&live[NAME_TURN], run->end - run->t);
+		for (size_t i = run_find(run, range->from);
+		     i < run->count && run->spans[i].t < range->to; i++) {
+			const struct span *span = &run->spans[i];
+
+			if (is_whole(span->t, span->end, range, behind))
+				live_add(&live[span->kind == SPAN_WAIT ? NAME_YOU
+								       : span->name],
+					 span->end - span->t);
+		}
+	}
+}
+
 static void gather_live(const struct report *report, struct live *live)
 {
 	const struct report_query *query = report->query;
 
 	for (size_t l = 0; l < report->spans->lane_count; l++) {
 		const struct span_lane *lane = report->spans->lanes[l];
+		int64_t behind = INT64_MIN;
 
-		if (!wanted(report, lane))
-			continue;
-		for (size_t r = span_lane_find(lane, query->from);
-		     r < lane->count && lane->runs[r].t < query->to; r++) {
-			const struct run *run = lane->runs[r].run;
+		for (size_t i = 0; wanted(report, lane) && i < range_count(query); i++) {
+			const struct report_range range = range_at(query, i);
 
-			if (run->is_turn && run->end != SPANS_OPEN &&
-			    run->end > query->from)
-				live_add(&live[NAME_TURN], run->end - run->t);
-			for (size_t i = run_find(run, query->from);
-			     i < run->count && run->spans[i].t < query->to; i++) {
-				const struct span *span = &run->spans[i];
-
-				if (span->end == SPANS_OPEN || span->end <= query->from)
-					continue;
-				live_add(&live[span->kind == SPAN_WAIT ? NAME_YOU
-								       : span->name],
-					 span->end - span->t);
-			}
+			gather_live_lane(lane, &range, behind, live);
+			behind = range.to;
 		}
 	}
 }
@@ -744,20 +884,27 @@ static void write_lanes(const struct report *report, struct buf *out)
 	bool first = true;
 
 	(void)buf_lit(out, ",\"lanes\":[");
-	for (size_t i = 0; i < report->spans->lane_count; i++) {
-		const struct span_lane *lane = report->spans->lanes[i];
-		uint64_t sums[SPAN_SUMS];
-		int64_t idle;
+	for (size_t l = 0; l < report->spans->lane_count; l++) {
+		const struct span_lane *lane = report->spans->lanes[l];
+		uint64_t all[SPAN_SUMS] = {0}, sums[SPAN_SUMS];
+		int64_t idle = 0, part;
 
 		if (!wanted(report, lane))
 			continue;
-		lane_times(report, lane, sums, &idle);
-		if (!(sums[0] + sums[1] + sums[2]) && idle <= 0)
+		for (size_t r = 0; r < range_count(report->query); r++) {
+			const struct report_range range = range_at(report->query, r);
+
+			lane_times(report, lane, &range, sums, &part);
+			for (size_t i = 0; i < SPAN_SUMS; i++)
+				all[i] += sums[i];
+			idle += part;
+		}
+		if (!(all[0] + all[1] + all[2]) && idle <= 0)
 			continue;
 		(void)buf_append(out, first ? SLICE("{") : SLICE(",{"));
 		first = false;
 		json_write_member_string(out, SLICE("lane"), slice_of(lane->id));
-		write_times(sums, idle, out);
+		write_times(all, idle, out);
 		(void)buf_lit(out, "}");
 	}
 	(void)buf_lit(out, "]");
@@ -790,20 +937,22 @@ void report_write(struct spans *spans, const struct report_query *query, struct 
 	spans_join(spans);
 	report_init(&report, spans, query);
 	for (size_t i = 0; i < spans->lane_count; i++)
-		if (query->view != REPORT_LIVE && wanted(&report, spans->lanes[i]))
+		if (wanted(&report, spans->lanes[i]))
 			gather_lane(&report, i);
+	for (size_t i = 0; i < report.count; i++) {
+		report.nodes[i].count += report.nodes[i].samples;
+		report.samples += report.nodes[i].samples;
+	}
 	(void)buf_lit(out, "{");
 	json_write_member_int(out, SLICE("from"), query->from);
 	json_write_member_int(out, SLICE("to"), query->to);
 	json_write_member_int(out, SLICE("now"), query->now);
 	if (spans->from_ms > query->from)
 		json_write_member_int(out, SLICE("completeFrom"), spans->from_ms);
-	if (query->view != REPORT_LIVE) {
-		(void)buf_lit(out, ",\"total\":{");
-		write_times(report.sums, report.idle, out);
-		(void)buf_lit(out, "}");
-		write_lanes(&report, out);
-	}
+	(void)buf_lit(out, ",\"total\":{");
+	write_times(report.sums, report.idle, out);
+	(void)buf_lit(out, "}");
+	write_lanes(&report, out);
 	write_rows(&report, out);
 	(void)buf_lit(out, "}");
 	report_finish(&report);

@@ -23,13 +23,23 @@ enum report_view {
 	REPORT_LIVE,      /* whole lengths of what ended: mean, deviation, histogram */
 };
 
+struct report_range {
+	int64_t from, to; /* Unix ms; to is not included */
+};
+#define REPORT_RANGES_MAX 16
+
 struct report_query {
 	enum report_view view;
-	int64_t from, to; /* Unix ms; to is not included */
+	int64_t from, to;
 	int64_t now;
 	/* Which lanes; NULL for all. */
 	bool (*wants)(void *ctx, const struct span_lane *lane);
 	void *ctx;
+	/* Several ranges instead of all of it, by time, none reaching into the next: the
+	 * first begins at from, the last ends at to. A call that reaches into two counts
+	 * in each, for the part that is there; in the live view once. */
+	const struct report_range *ranges;
+	size_t range_count; /* 0: from to to */
 };
 
 /* Most rows of an answer, those with the most own time first; the others are added up in

@@ -1,7 +1,9 @@
 #include "observer/row.h"
 
 #include <stdlib.h>
+#include <strings.h>
 
+#include "observer/story.h"
 #include "wire/base/mem.h"
 #include "wire/nostr/json.h"
 
@@ -148,9 +150,18 @@ static struct slice path_short(struct slice path)
 	return path;
 }
 
+/* "Search for x" of a search: the verb says that already. */
+static struct slice without_kind(struct slice title, struct slice kind)
+{
+	if (!kind.len || title.len <= kind.len + 1 || title.ptr[kind.len] != ' ' ||
+	    strncasecmp(title.ptr, kind.ptr, kind.len) != 0)
+		return title;
+	return slice_sub(title, kind.len + 1, title.len);
+}
+
 void tool_object(const struct tool *tool, struct buf *out)
 {
-	struct slice text = buf_slice(&tool->title);
+	struct slice text = without_kind(buf_slice(&tool->title), buf_slice(&tool->kind));
 
 	buf_clear(out);
 	out->max = ROW_PATH_MAX;
@@ -204,6 +215,7 @@ static void member_word(struct buf *out, const char *key, const char *word)
 static void write_tool(const struct tool *tool, struct buf *out)
 {
 	const struct buf *parts = tool->parts.len ? &tool->parts : &tool->raw_parts;
+	const struct pos *pos = tool->parts.len ? &tool->parts_pos : &tool->raw_pos;
 	struct buf words = {0};
 
 	member(out, "call", &tool->call);
@@ -217,6 +229,12 @@ static void write_tool(const struct tool *tool, struct buf *out)
 	member(out, "outcome", &words);
 	member_array(out, "locations", &tool->locations);
 	member(out, "input", &tool->input);
+	if (parts->len && *pos->epoch) {
+		char at[POS_LEN + 1];
+
+		pos_format(pos, at);
+		member_word(out, "partsAt", at);
+	}
 	(void)buf_lit(out, ",\"parts\":[");
 	(void)buf_append(out, buf_slice(parts));
 	(void)buf_lit(out, "]");
@@ -288,5 +306,6 @@ void row_write(const struct row *row, struct slice agent, struct slice turn,
 		(void)buf_lit(out, ",");
 		(void)buf_append(out, buf_slice(&row->body));
 	}
+	story_write(row, out);
 	(void)buf_lit(out, "}");
 }

@@ -53,7 +53,9 @@ struct tool {
 	uint64_t command_bytes;  /* of it whole */
 	struct buf input;        /* rawInput as JSON text, cut */
 	struct buf parts;        /* elements of the parts array, without its brackets */
+	struct pos parts_pos;    /* of the event that said them; "" for none */
 	struct buf raw_parts;    /* what rawOutput says, while content says nothing */
+	struct pos raw_pos;      /* of the event that said that */
 	struct tool_file *files; /* [TOOL_FILES_MAX] once there is one */
 	size_t file_count;
 	unsigned waits; /* requests for permission that are not answered */

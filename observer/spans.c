@@ -1,5 +1,6 @@
 #include "observer/spans.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,16 +12,9 @@
 #define RUN_SPANS_MAX 100000
 #define RUN_TEXT_MAX (32u << 20)
 #define OTHER_NAME "other"
-
-static void run_destroy(struct run *run)
-{
-	if (!run)
-		return;
-	free(run->spans);
-	free(run->strip);
-	free(run->text);
-	free(run);
-}
+/* Of a lane's strip; a run has two for each of its spans at most. */
+#define PIECE_BYTES \
+	(sizeof(int64_t) + 1 + (sizeof(struct lane_sums) - 1) / SPANS_SUMS_EVERY + 1)
 
 void spans_destroy(struct spans *spans)
 {
@@ -30,10 +24,11 @@ void spans_destroy(struct spans *spans)
 		struct span_lane *lane = spans->lanes[i];
 
 		for (size_t k = 0; k < lane->count; k++)
-			run_destroy(lane->runs[k].run);
-		free(lane->runs);
+			free(lane->runs[k].run);
+		free(lane->store);
 		free(lane->strip_t);
-		free(lane->strip);
+		free(lane->strip_time);
+		free(lane->strip_sums);
 		map_finish(&lane->tags);
 		free(lane->id);
 		free(lane);
@@ -147,13 +142,25 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
 	return value < low ? low : value > high ? high : value;
 }
 
-static uint32_t add_text(struct buf *text, struct slice words)
+static size_t text_len(const struct run_in *in, size_t count)
 {
-	const size_t at = text->len;
+	size_t len = 1 + in->tag.len + 1 + in->title.len + 1 + in->row.len + 1;
 
-	if (!buf_append(text, words) || !buf_append_byte(text, '\0'))
+	for (size_t i = 0; i < count; i++)
+		len += in->spans[i].row.len + 1;
+	return len < RUN_TEXT_MAX ? len : RUN_TEXT_MAX;
+}
+
+static uint32_t add_text(struct run *run, size_t room, struct slice words)
+{
+	const uint32_t at = run->text_len;
+
+	if (room - at <= words.len)
 		return 0; /* the empty text that every run begins with */
-	return (uint32_t)at;
+	if (words.len)
+		memcpy(run->text + at, words.ptr, words.len);
+	run->text_len += (uint32_t)words.len + 1;
+	return at;
 }
 
 /* The first line that is free at @t. */
@@ -168,7 +175,7 @@ static uint16_t take_line(int64_t ends[SPANS_DEPTH_MAX], int64_t t, int64_t end)
 	return line;
 }
 
-static void take_spans(struct run *run, const struct run_in *in, struct buf *text)
+static void take_spans(struct run *run, const struct run_in *in, size_t room)
 {
 	int64_t top[SPANS_DEPTH_MAX], part[SPANS_DEPTH_MAX];
 	int64_t t = run->t, until = INT64_MIN;
@@ -185,7 +192,7 @@ static void take_spans(struct run *run, const struct run_in *in, struct buf *tex
 		until = to->end > until ? to->end : until;
 		to->until = until;
 		to->name = from->name;
-		to->row = add_text(text, from->row);
+		to->row = add_text(run, room, from->row);
 		to->parent = from->parent >= 0 && from->parent < (int64_t)i
 				     ? (int32_t)from->parent
 				     : -1;
@@ -200,165 +207,33 @@ static void take_spans(struct run *run, const struct run_in *in, struct buf *tex
 	}
 }
 
-/* The length of what its parts cover of [from, to): they come by start. */
-static int64_t covered(const struct run *run, size_t at, int64_t from, int64_t to,
-		       int64_t now)
-{
-	int64_t total = 0, reached = from;
-
-	for (size_t i = at + 1; i < run->count && run->spans[i].t < to; i++) {
-		const struct span *part = &run->spans[i];
-		const int64_t begin = part->t > reached ? part->t : reached;
-		int64_t end = span_end(part->end, now);
-
-		if (part->parent != (int32_t)at)
-			continue;
-		end = end < to ? end : to;
-		if (end <= begin)
-			continue;
-		total += end - begin;
-		reached = end;
-	}
-	return total;
-}
-
-static void cover_spans(struct run *run)
-{
-	bool *has_parts = mem_array(run->count + 1, sizeof(*has_parts));
-
-	for (uint32_t i = 0; i < run->count; i++)
-		if (run->spans[i].parent >= 0)
-			has_parts[run->spans[i].parent] = true;
-	for (uint32_t i = 0; i < run->count; i++) {
-		struct span *span = &run->spans[i];
-
-		if (has_parts[i] && span->end != SPANS_OPEN)
-			span->covered = (uint32_t)clamp(
-				covered(run, i, span->t, span->end, span->end), 0,
-				UINT32_MAX);
-	}
-	free(has_parts);
-}
-
-/* Disjoint stretches of one kind, by start. */
-struct stretches {
-	struct {
-		int64_t from, to;
-	} * all;
-	size_t count;
-};
-
-static void join(const struct run *run, enum span_kind kind, struct stretches *out)
-{
-	out->all = mem_array(run->count + 1, sizeof(*out->all));
-	out->count = 0;
-	for (uint32_t i = 0; i < run->count; i++) {
-		const struct span *span = &run->spans[i];
-
-		if (span->kind != kind || span->end == span->t)
-			continue;
-		if (out->count && span->t <= out->all[out->count - 1].to) {
-			if (span->end > out->all[out->count - 1].to)
-				out->all[out->count - 1].to = span->end;
-			continue;
-		}
-		out->all[out->count].from = span->t;
-		out->all[out->count++].to = span->end;
-	}
-}
-
-static void strip_add(struct run *run, int64_t t, enum row_time time)
-{
-	uint32_t count = run->strip_count;
-
-	if (count && run->strip[count - 1].time == time)
-		return;
-	if (count && run->strip[count - 1].t == t)
-		count--;
-	run->strip[count] = (struct strip){.t = t, .time = (uint8_t)time};
-	run->strip_count = count + 1;
-}
-
-/* What each moment went into: the owner before tools before the rest. */
-static void make_strip(struct run *run)
-{
-	const enum row_time rest = run->is_turn ? TIME_MODEL : TIME_IDLE;
-	struct stretches you, tools;
-	size_t y = 0, k = 0;
-	int64_t t = run->t;
-
-	join(run, SPAN_WAIT, &you);
-	join(run, SPAN_TOOL, &tools);
-	run->strip = mem_array(2 * (you.count + tools.count) + 2, sizeof(*run->strip));
-	for (;;) {
-		int64_t next = run->end;
-		enum row_time time = rest;
-
-		while (y < you.count && you.all[y].to <= t)
-			y++;
-		while (k < tools.count && tools.all[k].to <= t)
-			k++;
-		if (k < tools.count) {
-			const bool on = tools.all[k].from <= t;
-			const int64_t turn = on ? tools.all[k].to : tools.all[k].from;
-
-			time = on ? TIME_TOOL : time;
-			next = turn < next ? turn : next;
-		}
-		if (y < you.count) {
-			const bool on = you.all[y].from <= t;
-			const int64_t turn = on ? you.all[y].to : you.all[y].from;
-
-			time = on ? TIME_YOU : time;
-			next = turn < next ? turn : next;
-		}
-		strip_add(run, t, time);
-		if (next >= run->end || next <= t)
-			break;
-		t = next;
-	}
-	free(you.all);
-	free(tools.all);
-}
-
 static struct run *run_create(const struct run_in *in)
 {
-	struct run *run = mem_alloc(sizeof(*run));
-	struct buf text = {.max = RUN_TEXT_MAX};
+	const size_t count = in->count < RUN_SPANS_MAX ? in->count : RUN_SPANS_MAX;
+	const size_t room = text_len(in, count);
+	const size_t bytes = sizeof(struct run) + count * sizeof(struct span) + room;
+	struct run *run = mem_alloc(bytes);
 
 	run->t = in->t;
 	run->end = in->end < in->t ? in->t : in->end;
 	run->is_turn = in->is_turn;
 	run->flags = (uint8_t)in->flags;
-	run->count = (uint32_t)(in->count < RUN_SPANS_MAX ? in->count : RUN_SPANS_MAX);
-	run->spans = mem_array(run->count + 1, sizeof(*run->spans));
-	(void)buf_append_byte(&text, '\0');
-	run->tag = add_text(&text, in->tag);
-	run->title = add_text(&text, in->title);
-	run->row = add_text(&text, in->row);
-	take_spans(run, in, &text);
-	cover_spans(run);
-	make_strip(run);
-	run->strip = mem_grow(run->strip, run->strip_count, sizeof(*run->strip));
-	run->bytes = sizeof(*run) + (run->count + 1) * sizeof(*run->spans) +
-		     run->strip_count * sizeof(*run->strip) + text.len;
-	run->text = mem_grow(text.ptr, text.len, 1);
+	run->count = (uint32_t)count;
+	run->bytes = bytes + (2 * count + 2) * PIECE_BYTES;
+	run->text = (char *)&run->spans[count];
+	run->text_len = 1; /* the empty text */
+	run->tag = add_text(run, room, in->tag);
+	run->title = add_text(run, room, in->title);
+	run->row = add_text(run, room, in->row);
+	take_spans(run, in, room);
 	return run;
 }
 
 /* ---- the runs of a lane ---- */
 
-/* Latest ends from run @from on follow from those before; the strip has to be joined
- * again from the one before it, whose end it may be. */
+/* The strip has to be joined again from the run before @from, whose end it may be. */
 static void lane_changed(struct spans *spans, struct span_lane *lane, size_t from)
 {
-	for (size_t i = from; i < lane->count; i++) {
-		struct run_at *at = &lane->runs[i];
-
-		at->until = at->end;
-		if (i && lane->runs[i - 1].until > at->until)
-			at->until = lane->runs[i - 1].until;
-	}
 	from = from ? from - 1 : 0;
 	lane->strip_runs = from < lane->strip_runs ? from : lane->strip_runs;
 	lane->generation = ++spans->generation;
@@ -380,44 +255,93 @@ static size_t lane_behind(const struct span_lane *lane, int64_t t)
 	return low;
 }
 
-static size_t lane_index(const struct span_lane *lane, const struct run *run)
+static size_t lane_index(struct spans *spans, const struct span_lane *lane,
+			 const struct run *run)
 {
 	size_t at = lane_behind(lane, run->t);
 
 	while (lane->runs[--at].run != run)
-		;
+		spans->steps++;
 	return at;
 }
 
-static void lane_take(struct spans *spans, struct span_lane *lane, size_t at)
+static void free_run(struct spans *spans, struct span_lane *lane, struct run *run)
 {
-	struct run *run = lane->runs[at].run;
-
 	(void)map_take(&lane->tags, slice_of(run->text + run->tag));
 	spans->bytes -= run->bytes;
-	run_destroy(run);
-	lane->count--;
-	memmove(lane->runs + at, lane->runs + at + 1,
-		(lane->count - at) * sizeof(*lane->runs));
+	free(run);
 }
 
-static void lane_insert(struct spans *spans, struct span_lane *lane, size_t at,
-			struct run *run)
+static void set_run(struct spans *spans, struct span_lane *lane, size_t at,
+		    struct run *run)
 {
-	if (lane->count == lane->room) {
-		lane->room = lane->room ? lane->room * 2 : 16;
-		lane->runs = mem_grow(lane->runs, lane->room, sizeof(*lane->runs));
-	}
-	memmove(lane->runs + at + 1, lane->runs + at,
-		(lane->count - at) * sizeof(*lane->runs));
 	lane->runs[at] = (struct run_at){.t = run->t,
 					 .end = run->end,
 					 .longest = run->longest,
 					 .run = run,
-					 .is_turn = run->is_turn};
-	lane->count++;
+					 .count = run->count,
+					 .is_turn = run->is_turn,
+					 .flags = run->flags};
 	spans->bytes += run->bytes;
 	(void)map_put(&lane->tags, slice_of(run->text + run->tag), run);
+}
+
+/* The nearer end of the lane moves. */
+static void take_place(struct spans *spans, struct span_lane *lane, size_t at)
+{
+	const size_t behind = --lane->count - at;
+
+	if (at < behind) {
+		memmove(lane->runs + 1, lane->runs, at * sizeof(*lane->runs));
+		lane->runs++;
+		spans->steps += at;
+	} else {
+		memmove(lane->runs + at, lane->runs + at + 1,
+			behind * sizeof(*lane->runs));
+		spans->steps += behind;
+	}
+}
+
+/* Makes places before the first run or behind the last, as many as there are runs or a
+ * part of that: each run that comes pays for a few moves of others. */
+static void make_places(struct spans *spans, struct span_lane *lane, bool before)
+{
+	size_t head = (size_t)(lane->runs - lane->store);
+	const size_t kept = head;
+
+	if (lane->room && lane->room - lane->count >= lane->count / 2) {
+		head = (lane->room - lane->count) / 2;
+	} else {
+		const size_t more = lane->room ? lane->room : 16;
+
+		lane->room += more;
+		lane->store = mem_grow(lane->store, lane->room, sizeof(*lane->store));
+		head += before ? more : 0;
+	}
+	lane->runs = lane->store + head;
+	memmove(lane->runs, lane->store + kept, lane->count * sizeof(*lane->runs));
+	spans->steps += lane->count;
+}
+
+/* A place for one more at @at: the nearer end of the lane moves. */
+static void make_place(struct spans *spans, struct span_lane *lane, size_t at)
+{
+	const size_t behind = lane->count - at;
+	const bool before = at < behind;
+	const size_t head = (size_t)(lane->runs - lane->store);
+
+	if (before ? !head : head + lane->count == lane->room)
+		make_places(spans, lane, before);
+	lane->count++;
+	if (before) {
+		lane->runs--;
+		memmove(lane->runs, lane->runs + 1, at * sizeof(*lane->runs));
+		spans->steps += at;
+	} else {
+		memmove(lane->runs + at + 1, lane->runs + at,
+			behind * sizeof(*lane->runs));
+		spans->steps += behind;
+	}
 }
 
 /* The lane whose first run is the oldest. */
@@ -438,15 +362,18 @@ static void evict(struct spans *spans)
 {
 	while (spans->bytes > spans->bytes_max) {
 		struct span_lane *lane = oldest(spans);
-		/* Looking for the oldest costs all lanes: take a few at once. */
-		const size_t some = lane->count / 16 + 1;
+		size_t some;
 
+		assert(lane); /* what has no runs has no bytes */
+		/* Looking for the oldest costs all lanes: take a few at once. */
+		some = lane->count / 16 + 1;
 		for (size_t i = 0; i < some && lane->count; i++) {
 			const int64_t end = lane->runs[0].end;
 
 			if (end != SPANS_OPEN && end > spans->from_ms)
 				spans->from_ms = end;
-			lane_take(spans, lane, 0);
+			free_run(spans, lane, lane->runs[0].run);
+			take_place(spans, lane, 0);
 		}
 		lane_changed(spans, lane, 0);
 	}
@@ -459,12 +386,16 @@ void spans_put(struct spans *spans, struct span_lane *lane, const struct run_in 
 	size_t at = lane_behind(lane, run->t), first = at;
 
 	if (old) {
-		first = lane_index(lane, old);
-		lane_take(spans, lane, first);
-		at = lane_behind(lane, run->t);
-		first = at < first ? at : first;
+		first = lane_index(spans, lane, old);
+		at -= first < at; /* without the old one */
+		free_run(spans, lane, old);
 	}
-	lane_insert(spans, lane, at, run);
+	if (old && at != first)
+		take_place(spans, lane, first);
+	if (!old || at != first)
+		make_place(spans, lane, at);
+	set_run(spans, lane, at, run);
+	first = at < first ? at : first;
 	lane_changed(spans, lane, first);
 	evict(spans);
 }
@@ -497,7 +428,7 @@ int64_t span_lane_end(const struct span_lane *lane, size_t at, int64_t now)
 
 size_t run_find(const struct run *run, int64_t t)
 {
-	size_t low = 0, high = run->count;
+	size_t low = 0, high = run->t < t ? run->count : 0;
 
 	while (low < high) {
 		const size_t middle = low + (high - low) / 2;
@@ -510,68 +441,127 @@ size_t run_find(const struct run *run, int64_t t)
 	return low;
 }
 
-/* ---- the strips of a lane, joined ---- */
+/* ---- the strip of a lane ---- */
 
-/* From @t on it is @time; what was said of the time behind @t does not hold. */
-static void join_piece(struct span_lane *lane, int64_t t, uint8_t time)
+void span_lane_before(const struct span_lane *lane, size_t at, uint64_t out[SPAN_SUMS])
 {
-	struct lane_piece piece = {.time = time};
-	size_t count = lane->strip_count;
+	const size_t told = at / SPANS_SUMS_EVERY;
 
-	while (count && lane->strip_t[count - 1] > t)
-		count--;
-	if (count) {
-		const struct lane_piece *last = &lane->strip[count - 1];
-
-		memcpy(piece.sums, last->sums, sizeof(piece.sums));
-		if (last->time != TIME_IDLE)
-			piece.sums[last->time - TIME_MODEL] +=
-				(uint64_t)(t - lane->strip_t[count - 1]);
-		if (lane->strip_t[count - 1] == t)
-			count--;
-	}
-	if (count == lane->strip_room) {
-		lane->strip_room = lane->strip_room ? lane->strip_room * 2 : 64;
-		lane->strip_t =
-			mem_grow(lane->strip_t, lane->strip_room, sizeof(*lane->strip_t));
-		lane->strip =
-			mem_grow(lane->strip, lane->strip_room, sizeof(*lane->strip));
-	}
-	lane->strip_t[count] = t;
-	lane->strip[count] = piece;
-	lane->strip_count = count + 1;
+	memcpy(out, lane->strip_sums[told].of, SPAN_SUMS * sizeof(*out));
+	for (size_t i = told * SPANS_SUMS_EVERY; i < at; i++)
+		if (lane->strip_time[i] != TIME_IDLE)
+			out[lane->strip_time[i] - TIME_MODEL] +=
+				(uint64_t)(lane->strip_t[i + 1] - lane->strip_t[i]);
 }
 
-static void lane_join(struct span_lane *lane)
+static void grow_strip(struct span_lane *lane)
+{
+	const size_t room = lane->strip_room ? lane->strip_room * 2 : 64;
+
+	lane->strip_t = mem_grow(lane->strip_t, room, sizeof(int64_t));
+	lane->strip_time = mem_grow(lane->strip_time, room, 1);
+	lane->strip_sums = mem_grow(lane->strip_sums, room / SPANS_SUMS_EVERY,
+				    sizeof(struct lane_sums));
+	lane->strip_room = room;
+}
+
+/* From @t on it is @time; what was said of the time behind @t does not hold. */
+static void add_piece(struct span_lane *lane, int64_t t, enum row_time time)
+{
+	size_t at = lane->strip_count;
+
+	while (at && lane->strip_t[at - 1] >= t)
+		at--;
+	if (at == lane->strip_room)
+		grow_strip(lane);
+	lane->strip_t[at] = t;
+	lane->strip_time[at] = (uint8_t)time;
+	lane->strip_count = at + 1;
+	if (at && at % SPANS_SUMS_EVERY == 0) {
+		struct lane_sums *sums = &lane->strip_sums[at / SPANS_SUMS_EVERY];
+		const uint8_t last = lane->strip_time[at - 1];
+
+		span_lane_before(lane, at - 1, sums->of);
+		if (last != TIME_IDLE)
+			sums->of[last - TIME_MODEL] +=
+				(uint64_t)(t - lane->strip_t[at - 1]);
+	} else if (!at) {
+		lane->strip_sums[0] = (struct lane_sums){{0}};
+	}
+}
+
+/* What each moment of a run went into: the owner before tools before the rest. */
+static void add_run(struct span_lane *lane, struct run *run)
+{
+	const enum row_time rest = run->is_turn ? TIME_MODEL : TIME_IDLE;
+	int64_t t = run->t, next;
+	int64_t you = t, tool = t; /* until when those are there that have begun */
+	uint32_t i = 0;
+
+	for (enum row_time last = TIME_NONE;; t = next) {
+		enum row_time time = rest;
+
+		for (; i < run->count && run->spans[i].t <= t; i++) {
+			const struct span *span = &run->spans[i];
+			int64_t *until = span->kind == SPAN_WAIT ? &you : &tool;
+
+			*until = span->end > *until ? span->end : *until;
+		}
+		next = i < run->count ? run->spans[i].t : run->end;
+		if (tool > t) {
+			time = TIME_TOOL;
+			next = tool < next ? tool : next;
+		}
+		if (you > t) {
+			time = TIME_YOU;
+			next = you < next ? you : next;
+		}
+		if (time != last)
+			add_piece(lane, t, time);
+		if (last == TIME_NONE)
+			run->lane_strip = (uint32_t)lane->strip_count - 1;
+		last = time;
+		if (next >= run->end || next <= t)
+			break;
+	}
+	if (run->end != SPANS_OPEN)
+		add_piece(lane, run->end, TIME_IDLE);
+}
+
+/* Latest ends follow from those before. */
+static void set_until(struct span_lane *lane, size_t at)
+{
+	struct run_at *run = &lane->runs[at];
+
+	run->until = run->end;
+	if (at && run[-1].until > run->until)
+		run->until = run[-1].until;
+}
+
+static void lane_join(struct spans *spans, struct span_lane *lane)
 {
 	if (lane->strip_runs < lane->count && lane->strip_runs == 0)
 		lane->strip_count = 0;
 	else if (lane->strip_runs < lane->count)
 		lane->strip_count = lane->runs[lane->strip_runs].run->lane_strip;
 	for (; lane->strip_runs < lane->count; lane->strip_runs++) {
-		struct run *run = lane->runs[lane->strip_runs].run;
-
-		for (uint32_t i = 0; i < run->strip_count; i++) {
-			join_piece(lane, run->strip[i].t, run->strip[i].time);
-			if (!i)
-				run->lane_strip = (uint32_t)lane->strip_count - 1;
-		}
-		if (run->end != SPANS_OPEN)
-			join_piece(lane, run->end, TIME_IDLE);
+		set_until(lane, lane->strip_runs);
+		add_run(lane, lane->runs[lane->strip_runs].run);
+		spans->steps++;
 	}
 }
 
 void spans_join(struct spans *spans)
 {
 	for (size_t i = 0; i < spans->lane_count; i++)
-		lane_join(spans->lanes[i]);
+		lane_join(spans, spans->lanes[i]);
 }
 
 void span_lane_sums(const struct span_lane *lane, int64_t t, int64_t now,
 		    uint64_t out[SPAN_SUMS])
 {
 	size_t low = 0, high = lane->strip_count;
-	const struct lane_piece *piece;
+	uint8_t time;
 
 	memset(out, 0, SPAN_SUMS * sizeof(*out));
 	if (!high || lane->strip_t[0] > t)
@@ -584,13 +574,13 @@ void span_lane_sums(const struct span_lane *lane, int64_t t, int64_t now,
 		else
 			high = middle;
 	}
-	piece = &lane->strip[low];
-	memcpy(out, piece->sums, sizeof(piece->sums));
+	time = lane->strip_time[low];
+	span_lane_before(lane, low, out);
 	/* Only the last is open. */
 	if (low + 1 == lane->strip_count && t > now)
 		t = now;
-	if (piece->time != TIME_IDLE && t > lane->strip_t[low])
-		out[piece->time - TIME_MODEL] += (uint64_t)(t - lane->strip_t[low]);
+	if (time != TIME_IDLE && t > lane->strip_t[low])
+		out[time - TIME_MODEL] += (uint64_t)(t - lane->strip_t[low]);
 }
 
 int64_t span_lane_present(const struct span_lane *lane, int64_t from, int64_t to,
@@ -606,16 +596,4 @@ int64_t span_lane_present(const struct span_lane *lane, int64_t from, int64_t to
 	first = first > from ? first : from;
 	last = last < to ? last : to;
 	return last > first ? last - first : 0;
-}
-
-int64_t run_self(const struct run *run, size_t at, int64_t from, int64_t to, int64_t now)
-{
-	const struct span *span = &run->spans[at];
-	const int64_t end = span_end(span->end, now);
-
-	if (span->t >= from && span->end <= to && span->end != SPANS_OPEN)
-		return span->end - span->t - span->covered;
-	from = span->t > from ? span->t : from;
-	to = end < to ? end : to;
-	return to > from ? to - from - covered(run, at, from, to, now) : 0;
 }

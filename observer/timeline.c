@@ -12,6 +12,8 @@ enum record_kind { RECORD_TURN, RECORD_CALL, RECORD_PART, RECORD_WAIT };
 #define STRING_MAX UINT16_MAX
 #define WIDE_COLUMNS 4 /* from here on a span has its title and its row */
 #define NO_STRING 0    /* the empty one */
+#define STRETCH_BYTES 6
+#define RECORD_BYTES 28
 
 struct timeline {
 	const struct spans *spans;
@@ -24,20 +26,26 @@ struct timeline {
 
 /* ---- numbers and strings ---- */
 
+/* Little endian; where it ends comes back. */
+static char *write_number(char *at, uint64_t value, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		*at++ = (char)(value >> (8 * i) & 0xFF);
+	return at;
+}
+
 static void put(struct buf *out, uint64_t value, size_t bytes)
 {
 	char *at = buf_extend(out, bytes);
 
-	for (size_t i = 0; at && i < bytes; i++)
-		at[i] = (char)(value >> (8 * i) & 0xFF);
+	if (at)
+		(void)write_number(at, value, bytes);
 }
 
 static void put_at(struct buf *out, size_t at, uint32_t value)
 {
-	if (!buf_ok(out))
-		return;
-	for (size_t i = 0; i < 4; i++)
-		out->ptr[at + i] = (char)(value >> (8 * i) & 0xFF);
+	if (buf_ok(out))
+		(void)write_number(out->ptr + at, value, 4);
 }
 
 static uint32_t add_string(struct timeline *timeline, const char *text)
@@ -50,14 +58,12 @@ static uint32_t add_string(struct timeline *timeline, const char *text)
 	return timeline->string_count++;
 }
 
-/* The title or row of a span, if it is wide enough to be read or clicked. */
-static uint32_t add_words(struct timeline *timeline, int64_t ms, const char *text)
+/* Can the title of what takes so long be read, its row be clicked? */
+static bool is_wide(const struct timeline *timeline, int64_t ms)
 {
 	const struct timeline_query *query = timeline->query;
 
-	if (ms * (int64_t)query->width < WIDE_COLUMNS * (query->to - query->from))
-		return NO_STRING;
-	return add_string(timeline, text);
+	return ms * (int64_t)query->width >= WIDE_COLUMNS * (query->to - query->from);
 }
 
 static uint32_t add_name(struct timeline *timeline, uint32_t name)
@@ -112,7 +118,6 @@ static int64_t cursor_sums(struct cursor *cursor, int64_t t, uint64_t sums[SPAN_
 			   enum row_time *time)
 {
 	const struct span_lane *lane = cursor->lane;
-	const struct lane_piece *piece;
 	int64_t start, until = INT64_MAX;
 
 	memset(sums, 0, SPAN_SUMS * sizeof(*sums));
@@ -121,19 +126,19 @@ static int64_t cursor_sums(struct cursor *cursor, int64_t t, uint64_t sums[SPAN_
 	if (cursor->piece == lane->strip_count)
 		return lane->strip_count ? lane->strip_t[0] : INT64_MAX;
 	start = lane->strip_t[cursor->piece];
-	piece = &lane->strip[cursor->piece];
-	memcpy(sums, piece->sums, sizeof(piece->sums));
+	*time = lane->strip_time[cursor->piece];
+	span_lane_before(lane, cursor->piece, sums);
 	if (cursor->piece + 1 < lane->strip_count)
 		until = lane->strip_t[cursor->piece + 1];
-	if (piece->time == TIME_IDLE)
+	if (*time == TIME_IDLE)
 		return until;
 	if (until == INT64_MAX) /* it is open */
 		until = cursor->now > start ? cursor->now : start;
-	sums[piece->time - TIME_MODEL] += (uint64_t)((t < until ? t : until) - start);
-	if (t >= until)
-		return INT64_MAX;
-	*time = piece->time;
-	return until;
+	sums[*time - TIME_MODEL] += (uint64_t)((t < until ? t : until) - start);
+	if (t < until)
+		return until;
+	*time = TIME_IDLE;
+	return INT64_MAX;
 }
 
 struct stretch {
@@ -154,9 +159,10 @@ static void stretch_flush(struct stretches *stretches)
 						 ? stretches->last.columns
 						 : UINT16_MAX;
 
-		put(stretches->out, columns, 2);
-		for (size_t i = 0; i < 4; i++)
-			put(stretches->out, stretches->last.shares[i], 1);
+		char *at = buf_extend(stretches->out, STRETCH_BYTES);
+
+		if (at)
+			memcpy(write_number(at, columns, 2), stretches->last.shares, 4);
 		stretches->last.columns -= columns;
 		stretches->count++;
 	}
@@ -195,10 +201,13 @@ static uint32_t column_at(const struct timeline_query *query, int64_t t)
 
 static uint8_t share(uint64_t part, int64_t whole)
 {
-	const uint64_t of_255 = (part * 255 + (uint64_t)whole / 2) / (uint64_t)whole;
+	uint64_t of_255;
 
+	if (!part)
+		return 0;
+	of_255 = (part * 255 + (uint64_t)whole / 2) / (uint64_t)whole;
 	/* Something is never nothing: a short wait is still seen. */
-	if (part && !of_255)
+	if (!of_255)
 		return 1;
 	return of_255 > 255 ? 255 : (uint8_t)of_255;
 }
@@ -282,19 +291,28 @@ static uint32_t write_strip(const struct timeline *timeline, const struct span_l
 
 /* ---- spans that are wide enough to be seen ---- */
 
-static void write_record(struct timeline *timeline, int64_t t, int64_t end, uint32_t name,
-			 const char *row, enum record_kind kind, unsigned flags,
-			 uint16_t line)
-{
-	struct buf *out = timeline->out;
+struct record {
+	int64_t t, end;
+	uint32_t title, row; /* strings */
+	enum record_kind kind;
+	unsigned flags;
+	uint16_t line;
+};
 
-	put(out, (uint64_t)t, 8);
-	put(out, end == SPANS_OPEN ? UINT64_MAX : (uint64_t)end, 8);
-	put(out, name, 4);
-	put(out, add_words(timeline, span_end(end, timeline->query->now) - t, row), 4);
-	put(out, kind, 1);
-	put(out, flags, 1);
-	put(out, line, 2);
+static void write_record(struct timeline *timeline, const struct record *record)
+{
+	char *at = buf_extend(timeline->out, RECORD_BYTES);
+
+	if (!at)
+		return;
+	at = write_number(at, (uint64_t)record->t, 8);
+	at = write_number(
+		at, record->end == SPANS_OPEN ? UINT64_MAX : (uint64_t)record->end, 8);
+	at = write_number(at, record->title, 4);
+	at = write_number(at, record->row, 4);
+	at = write_number(at, record->kind, 1);
+	at = write_number(at, record->flags, 1);
+	(void)write_number(at, record->line, 2);
 }
 
 static uint32_t write_calls(struct timeline *timeline, const struct run *run,
@@ -309,6 +327,7 @@ static uint32_t write_calls(struct timeline *timeline, const struct run *run,
 		const int64_t end = span_end(span->end, query->now);
 		const struct span_name *name = &timeline->spans->names[span->name];
 		enum record_kind kind = RECORD_CALL;
+		uint32_t row = NO_STRING;
 
 		if (end - span->t < least || end <= query->from)
 			continue;
@@ -316,26 +335,37 @@ static uint32_t write_calls(struct timeline *timeline, const struct run *run,
 			kind = RECORD_WAIT;
 		else if (span->parent >= 0)
 			kind = RECORD_PART;
-		write_record(timeline, span->t, span->end, add_name(timeline, span->name),
-			     run->text + span->row, kind,
-			     span->flags | (name->is_command ? RECORD_COMMAND : 0u),
-			     span->depth);
+		if (is_wide(timeline, end - span->t))
+			row = add_string(timeline, run->text + span->row);
+		write_record(timeline,
+			     &(struct record){
+				     .t = span->t,
+				     .end = span->end,
+				     .title = add_name(timeline, span->name),
+				     .row = row,
+				     .kind = kind,
+				     .flags = span->flags |
+					      (name->is_command ? RECORD_COMMAND : 0u),
+				     .line = run_line(run, span)});
 		count++;
 	}
 	return count;
 }
 
-static void write_turn(struct timeline *timeline, const struct span_lane *lane, size_t at,
-		       int64_t end)
+static void write_turn(struct timeline *timeline, const struct run_at *at, int64_t end,
+		       bool is_open)
 {
-	const struct run *run = lane->runs[at].run;
+	struct record record = {.t = at->t,
+				.end = is_open ? SPANS_OPEN : end,
+				.kind = RECORD_TURN,
+				.flags = at->flags};
 
-	if (run->end == SPANS_OPEN && at + 1 == lane->count)
-		end = SPANS_OPEN;
-	write_record(timeline, run->t, end,
-		     add_words(timeline, span_end(end, timeline->query->now) - run->t,
-			       run->text + run->title),
-		     run->text + run->row, RECORD_TURN, run->flags, 0);
+	/* The run itself is far away: only where it is needed. */
+	if (is_wide(timeline, end - at->t)) {
+		record.title = add_string(timeline, at->run->text + at->run->title);
+		record.row = add_string(timeline, at->run->text + at->run->row);
+	}
+	write_record(timeline, &record);
 }
 
 static uint32_t write_spans(struct timeline *timeline, const struct span_lane *lane)
@@ -353,11 +383,92 @@ static uint32_t write_spans(struct timeline *timeline, const struct span_lane *l
 		if (end <= query->from)
 			continue;
 		if (at->is_turn && end - at->t >= least) {
-			write_turn(timeline, lane, i, end);
+			write_turn(timeline, at, end,
+				   at->end == SPANS_OPEN && i + 1 == lane->count);
 			count++;
 		}
 		if (at->longest >= least)
 			count += write_calls(timeline, at->run, least);
+	}
+	return count;
+}
+
+/* ---- values, column by column ---- */
+
+#define VALUE_UNKNOWN UINT32_MAX
+
+static uint32_t value_of(const struct value_series *series, enum value_kind kind,
+			 int64_t from, int64_t to)
+{
+	const struct value_point *last = value_before(series, to);
+	const struct value_point *before;
+	uint64_t value;
+
+	if (!last)
+		return VALUE_UNKNOWN;
+	value = last->value;
+	if (kind == VALUE_BYTES) {
+		before = value_before(series, from);
+		value -= before ? before->value : 0;
+		/* As many as would fit are not many seconds' worth of bytes. */
+		value = value < UINT64_MAX / 1000 ? value * 1000 / (uint64_t)(to - from)
+						  : VALUE_UNKNOWN - 1;
+	}
+	return value < VALUE_UNKNOWN ? (uint32_t)value : VALUE_UNKNOWN - 1;
+}
+
+static uint32_t write_pieces(const struct timeline *timeline,
+			     const struct value_series *series, enum value_kind kind)
+{
+	const struct timeline_query *query = timeline->query;
+	uint32_t pieces = 0, columns = 0, value = 0;
+
+	for (uint32_t column = 0; column < query->width;
+	     column += TIMELINE_VALUE_COLUMNS) {
+		const uint32_t end = column + TIMELINE_VALUE_COLUMNS < query->width
+					     ? column + TIMELINE_VALUE_COLUMNS
+					     : query->width;
+		const int64_t from = column_start(query, column);
+		const int64_t to = column_start(query, end);
+		/* Nothing is known of what is to come. */
+		const uint32_t next = from <= query->now && to > from
+					      ? value_of(series, kind, from, to)
+					      : VALUE_UNKNOWN;
+
+		if (columns && (next != value || columns == UINT16_MAX)) {
+			put(timeline->out, columns, 2);
+			put(timeline->out, value, 4);
+			pieces++;
+			columns = 0;
+		}
+		value = next;
+		columns++;
+	}
+	put(timeline->out, columns, 2);
+	put(timeline->out, value, 4);
+	return pieces + 1;
+}
+
+static uint32_t write_values(const struct timeline *timeline,
+			     const struct span_lane *lane)
+{
+	const struct values *values = timeline->query->values;
+	const struct value_lane *found =
+		values ? values_find(values, slice_of(lane->id)) : NULL;
+	uint32_t count = 0;
+
+	for (size_t kind = 0; found && kind < VALUE_KINDS; kind++) {
+		const struct value_series *series = &found->series[kind];
+		size_t at;
+
+		if (!series->count || series->points[0].t >= timeline->query->to)
+			continue;
+		put(timeline->out, kind, 4);
+		at = timeline->out->len;
+		put(timeline->out, 0, 4);
+		put_at(timeline->out, at,
+		       write_pieces(timeline, series, (enum value_kind)kind));
+		count++;
 	}
 	return count;
 }
@@ -382,10 +493,13 @@ static void write_lane(struct timeline *timeline, const struct span_lane *lane)
 	put(out, lane->generation, 8);
 	counts = out->len;
 	put(out, 0, 8);
+	put(out, 0, 4);
 	count = write_strip(timeline, lane);
 	put_at(out, counts, count);
 	count = write_spans(timeline, lane);
 	put_at(out, counts + 4, count);
+	count = write_values(timeline, lane);
+	put_at(out, counts + 8, count);
 }
 
 void timeline_write(struct spans *spans, const struct timeline_query *query,
@@ -400,7 +514,7 @@ void timeline_write(struct spans *spans, const struct timeline_query *query,
 	timeline.by_name = mem_array(spans->name_count + 1, sizeof(*timeline.by_name));
 	timeline.strings.max = out->max;
 	(void)add_string(&timeline, ""); /* NO_STRING */
-	(void)buf_lit(out, "PTL1");
+	(void)buf_lit(out, "PTL2");
 	put(out, query->request, 4);
 	put(out, (uint64_t)query->from, 8);
 	put(out, (uint64_t)query->to, 8);

@@ -235,13 +235,24 @@ static void set_content(struct tool *tool, struct slice content)
 	}
 }
 
-/* Agents that say nothing in content often say it in rawOutput. */
-static void set_raw_output(struct tool *tool, struct slice output)
+struct slice tool_output_text(struct slice update)
 {
 	static const char *const texts[] = {"output", "stdout", "formatted_output",
 					    "text"};
-	static const char *const codes[] = {"exitCode", "exit_code", "exit"};
+	const struct slice output = acp_get(update, "rawOutput");
 	struct slice raw = acp_string(output);
+
+	for (size_t i = 0; !raw.ptr && i < sizeof(texts) / sizeof(*texts); i++)
+		raw = acp_get_string(output, texts[i]);
+	return raw.len ? raw : SLICE_EMPTY;
+}
+
+/* Agents that say nothing in content often say it in rawOutput. */
+static void set_raw_output(struct tool *tool, struct slice update)
+{
+	static const char *const codes[] = {"exitCode", "exit_code", "exit"};
+	const struct slice output = acp_get(update, "rawOutput");
+	const struct slice raw = tool_output_text(update);
 	struct buf text = {0};
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++) {
@@ -252,8 +263,6 @@ static void set_raw_output(struct tool *tool, struct slice output)
 			tool->exit_code = code;
 		}
 	}
-	for (size_t i = 0; !raw.ptr && i < sizeof(texts) / sizeof(*texts); i++)
-		raw = acp_get_string(output, texts[i]);
 	if (!raw.len)
 		return;
 	(void)acp_append_text(&text, raw, SIZE_MAX);
@@ -266,7 +275,6 @@ static void set_raw_output(struct tool *tool, struct slice output)
 void tool_update(struct tool *tool, struct slice update)
 {
 	const struct slice input = acp_get(update, "rawInput");
-	const struct slice output = acp_get(update, "rawOutput");
 	struct slice raw;
 
 	set_short(&tool->call, update, "toolCallId", ROW_SHORT_MAX);
@@ -289,8 +297,7 @@ void tool_update(struct tool *tool, struct slice update)
 				 slice_sub(input, 0, utf8_floor(input, ROW_INPUT_MAX)));
 	}
 	set_content(tool, acp_get(update, "content"));
-	if (output.ptr)
-		set_raw_output(tool, output);
+	set_raw_output(tool, update);
 }
 
 uint64_t tool_request_text(const struct tool *tool, struct slice update, struct buf *out)

@@ -20,6 +20,9 @@ void tool_update(struct tool *tool, struct slice update);
  * title; at most ROW_TEXT_MAX bytes in @out; returns its whole length. */
 uint64_t tool_request_text(const struct tool *tool, struct slice update, struct buf *out);
 
+/* What rawOutput says in words, between its quotes as in the JSON; empty if nothing. */
+struct slice tool_output_text(struct slice update);
+
 /* What calls of its like are added up under: "Read", "Edit"; for a command its first
  * words, which @is_command then says. @out is cleared. */
 void tool_name(const struct tool *tool, struct buf *out, bool *is_command);

@@ -1,13 +1,17 @@
 /* What it costs to drain the queue: packing every waiting event into frames. Three arms,
- * in turn:
+ * in turn, and a fourth after them:
  *
  *   reserialize  serializes the whole candidate batch to ask whether the next event fits
  *   cached       the production queue
  *   copy         copies the same bytes into the same frames and does nothing else
+ *   pick         one frame of some 85 events while 100, 10,000, 1,000,000 of that size
+ *                wait; the processor's caches are emptied before each, so that all three
+ *                begin alike
  *
  * PERCH_PROBE_EVENTS (10000), PERCH_PROBE_BYTES (mean payload, 2: 10,000 events make 30
  * frames, as in the reference implementation's measurement), PERCH_PROBE_CHANNELS (1),
- * PERCH_PROBE_RUNS (5), PERCH_PROBE_ARMS (reserialize,cached,copy). The queue is filled
+ * PERCH_PROBE_RUNS (5), PERCH_PROBE_ARMS (reserialize,cached,copy,pick),
+ * PERCH_PROBE_WAITING (1000000: the most that wait in pick). The queue is filled
  * before the clock starts. Before that a drain is checked: complete FIFO delivery in each
  * channel, byte limits, empty accounting; each timed run must give the same frames and
  * bytes. */
@@ -26,8 +30,8 @@
 #include "wire/base/mem.h"
 #include "wire/frame/observer_event.h"
 
-enum arm { RESERIALIZE, CACHED, COPY, ARMS };
-static const char *const arm_names[ARMS] = {"reserialize", "cached", "copy"};
+enum arm { RESERIALIZE, CACHED, COPY, PICK, ARMS };
+static const char *const arm_names[ARMS] = {"reserialize", "cached", "copy", "pick"};
 
 /* One event as it is on the wire, from which the rest is cut. */
 struct made {
@@ -44,8 +48,16 @@ struct plan {
 	uint64_t bytes;
 };
 
+/* How many wait while one frame is picked. */
+static const size_t waiting[] = {100, 10000, 1000000};
+#define WAITING (sizeof(waiting) / sizeof(waiting[0]))
+/* That frame's bytes: fewer events than 100. */
+#define PICK_BYTES 16384
+/* More than any cache holds. */
+#define CACHES_BYTES (64u << 20)
+
 struct probe {
-	size_t events, payload_bytes, channels, runs;
+	size_t events, payload_bytes, channels, runs, most_waiting;
 	unsigned arms; /* bits by enum arm */
 	struct arena arena;
 	struct uuid *uuids;
@@ -53,6 +65,8 @@ struct probe {
 	struct plan plan;
 	struct buf out;
 	int64_t times_ns[ARMS][PROBE_RUNS_MAX];
+	int64_t picks_ns[WAITING][PROBE_RUNS_MAX];
+	size_t picked; /* events in a frame of pick */
 };
 
 /* ---- the events ---- */
@@ -267,6 +281,66 @@ static int64_t run_copy(struct probe *probe)
 	return end - start;
 }
 
+/* So many waiting in one channel, each written when it is put. */
+static struct queue *fill_waiting(struct probe *probe, size_t count)
+{
+	struct queue *queue = queue_create(SIZE_MAX);
+	struct buf *out = &probe->out;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct observer_event fields = {
+			.seq = i + 1,
+			.monotonic_ms = monotonic_ms(i),
+			.timestamp = SLICE_INIT("2026-11-30T08:00:00.123Z"),
+			.kind = KIND,
+			.channel_id = uuid_slice(&probe->uuids[0]),
+		};
+		struct queue_event event = {
+			.seq = i + 1,
+			.monotonic_ms = monotonic_ms(i),
+			.channel = &probe->uuids[0],
+			.kind = KIND,
+			.payload = SLICE("{}"),
+		};
+
+		buf_clear(out);
+		(void)observer_event_write_header(out, &fields);
+		event.header = buf_slice(out);
+		queue_put(queue, &event);
+	}
+	return queue;
+}
+
+static void empty_caches(void)
+{
+	char *bytes = mem_alloc(CACHES_BYTES);
+
+	memset(bytes, 1, CACHES_BYTES);
+	__asm__ volatile("" : : "r"(bytes) : "memory");
+	free(bytes);
+}
+
+/* One frame while @count wait. All have the same first events, so the same are picked. */
+static int64_t run_pick(struct probe *probe, size_t count)
+{
+	struct queue *queue = fill_waiting(probe, count);
+	struct queue_frame info;
+	int64_t ns;
+
+	buf_clear(&probe->out);
+	empty_caches();
+	ns = probe_clock_ns();
+	(void)queue_pack(queue, PICK_BYTES, &probe->out, &info);
+	ns = probe_clock_ns() - ns;
+	if (queue_events(queue) != count - info.sources || probe->out.len > PICK_BYTES)
+		probe_fail("not what was asked for was picked");
+	if (probe->picked && probe->picked != info.sources)
+		probe_fail("another number was picked than before");
+	probe->picked = info.sources;
+	queue_destroy(queue);
+	return ns;
+}
+
 static void write_event(struct probe *probe, size_t index)
 {
 	const struct observer_event fields =
@@ -336,6 +410,7 @@ static int64_t run_arm(struct probe *probe, enum arm arm)
 		return run_cached(probe);
 	case COPY:
 		return run_copy(probe);
+	case PICK: /* after the others, by what waits */
 	case ARMS:
 		break;
 	}
@@ -345,11 +420,22 @@ static int64_t run_arm(struct probe *probe, enum arm arm)
 static void run(struct probe *probe)
 {
 	for (size_t round = 0; round < probe->runs; round++)
-		for (size_t turn = 0; turn < ARMS; turn++) {
-			const enum arm arm = (enum arm)probe_turn(round, turn, ARMS);
+		for (size_t turn = 0; turn < PICK; turn++) {
+			const enum arm arm = (enum arm)probe_turn(round, turn, PICK);
 
 			if (probe->arms & 1u << arm)
 				probe->times_ns[arm][round] = run_arm(probe, arm);
+		}
+}
+
+static void run_picks(struct probe *probe)
+{
+	for (size_t round = 0; round < probe->runs; round++)
+		for (size_t turn = 0; turn < WAITING; turn++) {
+			const size_t at = probe_turn(round, turn, WAITING);
+
+			if (waiting[at] <= probe->most_waiting)
+				probe->picks_ns[at][round] = run_pick(probe, waiting[at]);
 		}
 }
 
@@ -362,7 +448,7 @@ static double median(struct probe *probe, enum arm arm)
 
 static void print_arms(struct probe *probe)
 {
-	for (enum arm arm = 0; arm < ARMS; arm++)
+	for (enum arm arm = 0; arm < PICK; arm++)
 		if (probe->arms & 1u << arm)
 			probe_print(arm_names[arm], probe->times_ns[arm], probe->runs,
 				    "ns",
@@ -370,6 +456,27 @@ static void print_arms(struct probe *probe)
 				    "\"frames\":%zu,\"bytes\":%" PRIu64,
 				    probe->events, probe->channels, probe->plan.frames,
 				    probe->plan.bytes);
+}
+
+/* Of each a line, and what one picked event costs of one while the fewest wait. */
+static void print_picks(struct probe *probe)
+{
+	double least = 0;
+
+	for (size_t i = 0; i < WAITING; i++) {
+		double ns;
+
+		if (waiting[i] > probe->most_waiting)
+			continue;
+		ns = (double)probe_quantile(probe->picks_ns[i], probe->runs, 50);
+		if (i == 0)
+			least = ns;
+		probe_print(arm_names[PICK], probe->picks_ns[i], probe->runs, "ns",
+			    ",\"waiting\":%zu,\"picked\":%zu,\"ns_per_picked\":%.1f,"
+			    "\"to_100\":%.2f",
+			    waiting[i], probe->picked, ns / (double)probe->picked,
+			    ns / least);
+	}
 }
 
 static void print_ratios(struct probe *probe)
@@ -400,6 +507,7 @@ int main(void)
 	probe.events = probe_setting("PERCH_PROBE_EVENTS", 10000, 1, 10000000);
 	probe.payload_bytes = probe_setting("PERCH_PROBE_BYTES", 2, 2, 40000);
 	probe.channels = probe_setting("PERCH_PROBE_CHANNELS", 1, 1, 100000);
+	probe.most_waiting = probe_setting("PERCH_PROBE_WAITING", 1000000, 100, 1000000);
 	probe.runs = probe_setting("PERCH_PROBE_RUNS", 5, 1, PROBE_RUNS_MAX);
 	probe.arms = probe_choice("PERCH_PROBE_ARMS", arm_names, ARMS);
 	arena_init(&probe.arena, 1 << 20);
@@ -410,6 +518,10 @@ int main(void)
 	run(&probe);
 	print_arms(&probe);
 	print_ratios(&probe);
+	if (probe.arms & 1u << PICK) {
+		run_picks(&probe);
+		print_picks(&probe);
+	}
 	arena_finish(&probe.arena);
 	buf_finish(&probe.out);
 	free(probe.plan.order);

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "agent/acp_line.h"
@@ -45,6 +46,7 @@ static const size_t pieces[] = {64, 1024, 16384};
 struct agent {
 	struct source *source;
 	struct reader reader;
+	struct acp_alike alike;
 	struct uuid channel;
 	struct feed_context context;
 	struct slice left; /* of what it prints */
@@ -96,7 +98,7 @@ static void on_line(void *ctx, struct slice text, size_t bytes)
 	struct source *source = agent->source;
 	struct acp_line line;
 
-	acp_line_scan(text, &line);
+	acp_line_scan_alike(text, &agent->alike, &line);
 	(void)feed_line(source->feed, source->now, &agent->context, FEED_READ, &line,
 			bytes, SLICE_EMPTY, NULL);
 	source->lines++;
@@ -314,6 +316,8 @@ static void soak(uint64_t lines)
 	struct buf line, out;
 	size_t settled = 0, last;
 
+	/* Small pages that become a huge one would be growth. */
+	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	source_init(&source);
 	buf_init(&line, 65536);
 	buf_init(&out, FRAME_PACK_MAX);

@@ -9,7 +9,9 @@
  *   timeline_double  the same of twice as many
  *
  * PERCH_PROBE_SPANS (1000000), PERCH_PROBE_LANES (50), PERCH_PROBE_WIDTH (1920),
- * PERCH_PROBE_RUNS (9). Fails unless the totals are those of what was put in. */
+ * PERCH_PROBE_CALLS (20 in a turn of ten seconds), PERCH_PROBE_RUNS (9);
+ * PERCH_PROBE_ANSWERS, a folder that the two answers of the timeline are written into for
+ * the page's probe. Fails unless the totals are those of what was put in. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,11 +22,8 @@
 #include "observer/timeline.h"
 #include "probes/probe.h"
 
-#define CALLS 20 /* of a turn */
-#define CALL_MS 400
-#define WAIT_MS 100
-#define STEP_MS 500 /* from one call to the next */
-#define TURN_MS (CALLS * STEP_MS)
+#define CALLS_MAX 40 /* of a turn */
+#define TURN_MS 10000
 #define PAUSE_MS 2000 /* between turns */
 #define NAMES 40
 
@@ -32,7 +31,10 @@ struct probe {
 	struct spans *spans, *twice;
 	struct buf out;
 	size_t lanes, turns, width, runs;
-	int64_t end; /* of the last turn of @spans */
+	size_t calls;    /* of a turn */
+	int64_t step_ms; /* from one call to the next: four parts call, or one part wait
+			  */
+	int64_t end;     /* of the last turn of @spans */
 	uint32_t names[NAMES];
 	int64_t times_ns[PROBE_RUNS_MAX];
 };
@@ -40,7 +42,7 @@ struct probe {
 static void put_turn(struct probe *probe, struct spans *spans, size_t lane, size_t turn)
 {
 	const int64_t t = (int64_t)turn * (TURN_MS + PAUSE_MS);
-	struct span_in calls[CALLS];
+	struct span_in calls[CALLS_MAX];
 	char channel[16], tag[24];
 	struct run_in run = {.t = t,
 			     .end = t + TURN_MS,
@@ -48,19 +50,19 @@ static void put_turn(struct probe *probe, struct spans *spans, size_t lane, size
 			     .title = SLICE("Split the router out of server.c"),
 			     .row = SLICE("prompt:1"),
 			     .spans = calls,
-			     .count = CALLS};
+			     .count = probe->calls};
 	const uint8_t agent[KEY_BYTES] = {(uint8_t)(lane >> 8), (uint8_t)lane};
 
 	(void)snprintf(channel, sizeof(channel), "c%zu", lane);
 	(void)snprintf(tag, sizeof(tag), "t%zu", turn);
 	run.tag = slice_of(tag);
-	for (size_t i = 0; i < CALLS; i++) {
+	for (size_t i = 0; i < probe->calls; i++) {
 		const bool is_wait = i % 10 == 9; /* before the call that follows it */
-		const int64_t start = t + (int64_t)i * STEP_MS;
+		const int64_t start = t + (int64_t)i * probe->step_ms;
 
 		calls[i] = (struct span_in){
 			.t = start,
-			.end = start + (is_wait ? WAIT_MS : CALL_MS),
+			.end = start + probe->step_ms * (is_wait ? 1 : 4) / 5,
 			.kind = is_wait ? SPAN_WAIT : SPAN_TOOL,
 			.parent = -1,
 			.name = is_wait ? (uint32_t)NAME_YOU
@@ -89,7 +91,8 @@ static struct spans *fill(struct probe *probe, size_t turns)
 
 static void report(struct probe *probe, enum report_view view, int64_t from, int64_t to)
 {
-	const struct report_query query = {view, from, to, probe->end, NULL, NULL};
+	const struct report_query query = {
+		.view = view, .from = from, .to = to, .now = probe->end};
 
 	buf_clear(&probe->out);
 	report_write(probe->spans, &query, &probe->out);
@@ -97,8 +100,8 @@ static void report(struct probe *probe, enum report_view view, int64_t from, int
 
 static void timeline(struct probe *probe, struct spans *spans, int64_t to)
 {
-	const struct timeline_query query = {1,    0,   to, to, (uint32_t)probe->width,
-					     NULL, NULL};
+	const struct timeline_query query = {1,    0,    to,  to, (uint32_t)probe->width,
+					     NULL, NULL, NULL};
 
 	buf_clear(&probe->out);
 	timeline_write(spans, &query, &probe->out);
@@ -116,12 +119,15 @@ static void expect(struct probe *probe, const char *member, int64_t value)
 static void check(struct probe *probe)
 {
 	const int64_t turns = (int64_t)(probe->turns * probe->lanes);
-	const int64_t waits = CALLS / 10, calls = CALLS - waits;
+	const int64_t waits = (int64_t)probe->calls / 10;
+	const int64_t calls = (int64_t)probe->calls - waits;
+	const int64_t tool_ms = calls * (probe->step_ms * 4 / 5);
+	const int64_t you_ms = waits * (probe->step_ms / 5);
 
 	report(probe, REPORT_FLAT, 0, probe->end);
-	expect(probe, "tool", turns * calls * CALL_MS);
-	expect(probe, "you", turns * waits * WAIT_MS);
-	expect(probe, "model", turns * (TURN_MS - calls * CALL_MS - waits * WAIT_MS));
+	expect(probe, "tool", turns * tool_ms);
+	expect(probe, "you", turns * you_ms);
+	expect(probe, "model", turns * (TURN_MS - tool_ms - you_ms));
 }
 
 enum arm {
@@ -171,6 +177,32 @@ static int64_t run_arm(struct probe *probe, enum arm arm, size_t round)
 	return probe_clock_ns() - start;
 }
 
+/* What the last timeline() answered, as @name in @folder. */
+static void keep_answer(const struct probe *probe, const char *folder, const char *name)
+{
+	char path[4096];
+	FILE *file;
+
+	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
+		probe_fail("PERCH_PROBE_ANSWERS is too long");
+	file = fopen(path, "we");
+	if (!file || fwrite(probe->out.ptr, 1, probe->out.len, file) != probe->out.len ||
+	    fclose(file) != 0)
+		probe_fail("cannot write into PERCH_PROBE_ANSWERS");
+}
+
+static void keep_answers(struct probe *probe)
+{
+	const char *folder = getenv("PERCH_PROBE_ANSWERS");
+
+	if (!folder)
+		return;
+	timeline(probe, probe->spans, probe->end);
+	keep_answer(probe, folder, "timeline");
+	timeline(probe, probe->twice, 2 * probe->end);
+	keep_answer(probe, folder, "timeline_double");
+}
+
 int main(void)
 {
 	static struct probe probe;
@@ -180,7 +212,11 @@ int main(void)
 	probe.lanes = probe_setting("PERCH_PROBE_LANES", 50, 1, 4200);
 	probe.width = probe_setting("PERCH_PROBE_WIDTH", 1920, 1, TIMELINE_WIDTH_MAX);
 	probe.runs = probe_setting("PERCH_PROBE_RUNS", 9, 1, PROBE_RUNS_MAX);
-	probe.turns = spans / CALLS / probe.lanes;
+	probe.calls = probe_setting("PERCH_PROBE_CALLS", 20, 10, CALLS_MAX);
+	if (TURN_MS % (5 * probe.calls))
+		probe_fail("PERCH_PROBE_CALLS takes a divisor of 2000");
+	probe.step_ms = TURN_MS / (int64_t)probe.calls;
+	probe.turns = spans / probe.calls / probe.lanes;
 	if (!probe.turns)
 		probe.turns = 1;
 	probe.end = (int64_t)probe.turns * (TURN_MS + PAUSE_MS) - PAUSE_MS;
@@ -188,6 +224,7 @@ int main(void)
 	probe.spans = fill(&probe, probe.turns);
 	probe.twice = fill(&probe, probe.turns * 2);
 	check(&probe);
+	keep_answers(&probe);
 	for (size_t round = 0; round < probe.runs; round++)
 		for (size_t turn = 0; turn < ARMS; turn++) {
 			const enum arm arm = (enum arm)probe_turn(round, turn, ARMS);
@@ -197,12 +234,13 @@ int main(void)
 	for (enum arm arm = 0; arm < ARMS; arm++)
 		probe_print(arm_names[arm], times_ns[arm], probe.runs, "ns",
 			    ",\"spans\":%zu,\"lanes\":%zu",
-			    probe.turns * probe.lanes * CALLS, probe.lanes);
-	probe_note(
-		"ratios", ",\"timeline_double_to_timeline\":%.3f,\"bytes_per_span\":%.1f",
-		(double)probe_quantile(times_ns[TIMELINE_DOUBLE], probe.runs, 50) /
-			(double)probe_quantile(times_ns[TIMELINE], probe.runs, 50),
-		(double)probe.spans->bytes / (double)(probe.turns * probe.lanes * CALLS));
+			    probe.turns * probe.lanes * probe.calls, probe.lanes);
+	probe_note("ratios",
+		   ",\"timeline_double_to_timeline\":%.3f,\"bytes_per_span\":%.1f",
+		   (double)probe_quantile(times_ns[TIMELINE_DOUBLE], probe.runs, 50) /
+			   (double)probe_quantile(times_ns[TIMELINE], probe.runs, 50),
+		   (double)probe.spans->bytes /
+			   (double)(probe.turns * probe.lanes * probe.calls));
 	spans_destroy(probe.spans);
 	spans_destroy(probe.twice);
 	buf_finish(&probe.out);

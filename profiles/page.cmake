@@ -29,6 +29,10 @@ const struct page_asset page_assets[] = {
 	{"/", "text/html; charset=utf-8", text, sizeof(text) - 1, NULL, 0},
 };
 const size_t page_asset_count = 1;
+const struct page_asset page_replay[2] = {
+	{"", "", text, sizeof(text) - 1, NULL, 0},
+	{"", "", text, 0, NULL, 0},
+};
 ]=] @ONLY)
 endif()
 target_sources(perch_observer PRIVATE ${CMAKE_BINARY_DIR}/page/page.c)

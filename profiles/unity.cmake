@@ -1,7 +1,7 @@
 # PERCH_UNITY_GROUPS: the libraries' sources are compiled in so many groups, each one translation
 # unit. Statics are named for their file, not for their folder, so two files that both have an
 # on_timer() must not meet: each goes to the smallest group that has none of its names. It stays
-# alone if there is none, or if one of its names is another file's to give away.
+# alone if there is none, or if one of its names is another file's or a header's to give away.
 
 # What the file declares at file scope: functions, variables, macros, types, constants of enums.
 # @shared: its functions that are not static.
@@ -50,6 +50,12 @@ function(perch_unity library groups)
 		set(names_${group})
 	endforeach()
 	set(shared)
+	string(REPLACE perch_ "" folder ${library})
+	file(GLOB_RECURSE headers ${CMAKE_SOURCE_DIR}/${folder}/*.h)
+	foreach(header IN LISTS headers)
+		perch_names(${header} given functions)
+		list(APPEND shared ${given})
+	endforeach()
 	foreach(source IN LISTS sources)
 		perch_names(${source} names_of_${source} functions)
 		list(APPEND shared ${functions})

@@ -22,10 +22,6 @@ struct frame_route {
 	uint8_t agent[KEY_BYTES];
 	uint8_t p[KEY_BYTES];
 	bool telemetry; /* else control */
-	/* An attestation that came with this very frame; remembered once the frame proved
-	 * to be true. */
-	bool attested;
-	int64_t expires;
 };
 
 bool keyset_has(const struct keyset *keys, const uint8_t key[KEY_BYTES])
@@ -278,13 +274,13 @@ static bool refuse_unlisted(const uint8_t owner[KEY_BYTES], struct admission *ou
 
 /* What the frame itself says about its owner; the signature of the event comes later. */
 static bool read_attestation(struct admit *admit, const struct event *event,
-			     struct frame_route *route, int64_t now,
+			     const struct frame_route *route, int64_t now,
 			     struct admission *out)
 {
 	uint8_t owner[KEY_BYTES];
 	struct err err;
 
-	if (!nipoa_check(admit->crypto, event, owner, &route->expires, &err)) {
+	if (!nipoa_check(admit->crypto, event, owner, &out->expires, &err)) {
 		if (err.code == ERR_NOT_FOUND)
 			return refuse(
 				out, REFUSAL_OWNER,
@@ -295,14 +291,14 @@ static bool read_attestation(struct admit *admit, const struct event *event,
 	if (memcmp(owner, route->p, KEY_BYTES) != 0)
 		return refuse(out, REFUSAL_OWNER,
 			      "restricted: the auth tag is by another owner than p");
-	if (route->expires <= now)
+	if (out->expires <= now)
 		return refuse(out, REFUSAL_OWNER, "restricted: the auth tag has expired");
-	route->attested = true;
+	out->attested = true;
 	return true;
 }
 
 static bool check_owner(struct admit *admit, const struct event *event,
-			struct frame_route *route, int64_t now, int64_t now_ms,
+			const struct frame_route *route, int64_t now, int64_t now_ms,
 			struct admission *out)
 {
 	const uint8_t *owner = route->telemetry ? route->p : event->pubkey;
@@ -335,21 +331,18 @@ static bool check_frame_rate(struct admit *admit, const struct event *event,
 		    out);
 }
 
-static bool check_truth(struct admit *admit, const struct event *event,
-			struct admission *out)
+static bool check_id(struct admit *admit, const struct event *event,
+		     struct admission *out)
 {
 	int64_t begin = loop_now_ns();
-	bool ok = false;
 	struct err err;
+	bool ok = event_check_id(admit->crypto, event, &admit->scratch, &err);
 
-	if (!event_check_id(admit->crypto, event, &admit->scratch, &err))
-		(void)refuse(out, REFUSAL_ID, "invalid: %s", err.text);
-	else if (!event_check_sig(admit->crypto, event, &err))
-		(void)refuse(out, REFUSAL_SIGNATURE, "invalid: %s", err.text);
-	else
-		ok = true;
-	histogram_add(&admit->verify, loop_now_ns() - begin);
-	return ok;
+	out->took_ns = loop_now_ns() - begin;
+	if (ok)
+		return true;
+	histogram_add(&admit->verify, out->took_ns);
+	return refuse(out, REFUSAL_ID, "invalid: %s", err.text);
 }
 
 static void check_repeat(struct admit *admit, const struct event *event, int64_t now,
@@ -368,10 +361,10 @@ static void check_repeat(struct admit *admit, const struct event *event, int64_t
 	}
 }
 
-/* Design §7, "24200 in order". */
-static void admit_frame(struct admit *admit, const struct event *event,
-			const struct keyset *keys, const struct address *from,
-			int64_t now, int64_t now_ms, struct admission *out)
+/* Design §7, "24200 in order", up to the signature. */
+static bool ask_frame(struct admit *admit, const struct event *event,
+		      const struct keyset *keys, const struct address *from, int64_t now,
+		      int64_t now_ms, struct admission *out)
 {
 	struct frame_route route = {0};
 
@@ -379,16 +372,11 @@ static void admit_frame(struct admit *admit, const struct event *event,
 	    !check_fresh(event, now, out) || !check_expiration(event, now, out) ||
 	    !check_owner(admit, event, &route, now, now_ms, out) ||
 	    !check_frame_rate(admit, event, &route, from, now_ms, out) ||
-	    !check_truth(admit, event, out))
-		return;
-	if (route.attested &&
-	    !owners_bind(&admit->owners, route.agent, route.p, route.expires, now)) {
-		(void)refuse(out, REFUSAL_OWNER, "error: too many agents are bound here");
-		return;
-	}
+	    !check_id(admit, event, out))
+		return false;
 	out->telemetry = route.telemetry;
 	memcpy(out->owner, route.telemetry ? route.p : event->pubkey, KEY_BYTES);
-	check_repeat(admit, event, now, out);
+	return true;
 }
 
 /* NIP-70: a protected event comes from its author only. */
@@ -459,48 +447,70 @@ static bool check_repost(struct admit *admit, const struct event *event,
 }
 
 /* Kinds that are kept. */
-static void admit_stored(struct admit *admit, const struct event *event,
-			 const struct keyset *keys, const struct address *from,
-			 int64_t now, int64_t now_ms, struct admission *out)
+static bool ask_stored(struct admit *admit, const struct event *event,
+		       const struct keyset *keys, const struct address *from, int64_t now,
+		       int64_t now_ms, struct admission *out)
 {
-	if (!admit->stores) {
-		(void)refuse(out, REFUSAL_STORED_KIND,
-			     "blocked: this relay keeps no events");
-		return;
+	if (!admit->stores)
+		return refuse(out, REFUSAL_STORED_KIND,
+			      "blocked: this relay keeps no events");
+	out->verdict = ADMIT_STORE;
+	return (admit->open || check_permitted(admit, keys, "publishing", now, out)) &&
+	       check_protected(event, keys, out) && check_expiration(event, now, out) &&
+	       check_not_ahead(event, now, out) &&
+	       take_all(admit, BUDGET_EVENTS, payer(admit, keys, event->pubkey, now),
+			from, 1, now, now_ms, out) &&
+	       check_id(admit, event, out);
+}
+
+bool admit_ask(struct admit *admit, const struct event *event, const struct keyset *keys,
+	       const struct address *from, int64_t now, int64_t now_ms,
+	       struct admission *out)
+{
+	memset(out, 0, sizeof(*out));
+	if (event->kind == FRAME_KIND)
+		return ask_frame(admit, event, keys, from, now, now_ms, out);
+	if (event->kind == NIP42_KIND)
+		return refuse(out, REFUSAL_KIND,
+			      "invalid: kind %d is for AUTH messages only", NIP42_KIND);
+	if (!event_is_ephemeral(event->kind))
+		return ask_stored(admit, event, keys, from, now, now_ms, out);
+	return check_permitted(admit, keys, "publishing", now, out) &&
+	       check_protected(event, keys, out) && check_expiration(event, now, out) &&
+	       take_all(admit, BUDGET_EVENTS, payer(admit, keys, event->pubkey, now),
+			from, 1, now, now_ms, out) &&
+	       check_id(admit, event, out);
+}
+
+void admit_conclude(struct admit *admit, const struct event *event, bool is_signed,
+		    int64_t took_ns, int64_t now, struct admission *out)
+{
+	histogram_add(&admit->verify, out->took_ns + took_ns);
+	if (!is_signed) {
+		(void)refuse(out, REFUSAL_SIGNATURE,
+			     "invalid: signature does not verify");
+	} else if (out->verdict == ADMIT_STORE) {
+		(void)check_repost(admit, event, out);
+	} else if (out->attested && !owners_bind(&admit->owners, event->pubkey,
+						 out->owner, out->expires, now)) {
+		(void)refuse(out, REFUSAL_OWNER, "error: too many agents are bound here");
+	} else {
+		check_repeat(admit, event, now, out);
 	}
-	if ((admit->open || check_permitted(admit, keys, "publishing", now, out)) &&
-	    check_protected(event, keys, out) && check_expiration(event, now, out) &&
-	    check_not_ahead(event, now, out) &&
-	    take_all(admit, BUDGET_EVENTS, payer(admit, keys, event->pubkey, now), from,
-		     1, now, now_ms, out) &&
-	    check_truth(admit, event, out) && check_repost(admit, event, out))
-		out->verdict = ADMIT_STORE;
 }
 
 void admit_event(struct admit *admit, const struct event *event,
 		 const struct keyset *keys, const struct address *from, int64_t now,
 		 int64_t now_ms, struct admission *out)
 {
-	memset(out, 0, sizeof(*out));
-	if (event->kind == FRAME_KIND) {
-		admit_frame(admit, event, keys, from, now, now_ms, out);
+	int64_t begin;
+	bool is_signed;
+
+	if (!admit_ask(admit, event, keys, from, now, now_ms, out))
 		return;
-	}
-	if (event->kind == NIP42_KIND) {
-		(void)refuse(out, REFUSAL_KIND,
-			     "invalid: kind %d is for AUTH messages only", NIP42_KIND);
-		return;
-	}
-	if (!event_is_ephemeral(event->kind)) {
-		admit_stored(admit, event, keys, from, now, now_ms, out);
-		return;
-	}
-	if (check_permitted(admit, keys, "publishing", now, out) &&
-	    check_protected(event, keys, out) && check_expiration(event, now, out) &&
-	    take_all(admit, BUDGET_EVENTS, payer(admit, keys, event->pubkey, now), from,
-		     1, now, now_ms, out) &&
-	    check_truth(admit, event, out))
-		check_repeat(admit, event, now, out);
+	begin = loop_now_ns();
+	is_signed = event_check_sig(admit->crypto, event, NULL);
+	admit_conclude(admit, event, is_signed, loop_now_ns() - begin, now, out);
 }
 
 bool admit_message(struct admit *admit, enum client_verb verb, const struct keyset *keys,

@@ -58,6 +58,11 @@ struct admission {
 	bool first;           /* ADMIT_PASS: no copy passed before */
 	bool telemetry;       /* ADMIT_PASS: a frame from an agent to @owner */
 	uint8_t owner[KEY_BYTES];
+	/* An attestation that came with this very frame; remembered once the frame proved
+	 * to be true. */
+	bool attested;
+	int64_t expires;
+	int64_t took_ns; /* to check the id */
 };
 
 /**
@@ -86,6 +91,14 @@ bool admit_message(struct admit *admit, enum client_verb verb, const struct keys
 void admit_event(struct admit *admit, const struct event *event,
 		 const struct keyset *keys, const struct address *from, int64_t now,
 		 int64_t now_ms, struct admission *out);
+/* The same in two steps, so that signatures can be checked together. False when @out says
+ * all; true when nothing but the signature is left to be checked. */
+bool admit_ask(struct admit *admit, const struct event *event, const struct keyset *keys,
+	       const struct address *from, int64_t now, int64_t now_ms,
+	       struct admission *out);
+/* @out: as admit_ask() left it. @took_ns: to check the signature. */
+void admit_conclude(struct admit *admit, const struct event *event, bool is_signed,
+		    int64_t took_ns, int64_t now, struct admission *out);
 
 /**
  * admit_auth - may the author of this AUTH event, which is true, come in?

@@ -172,6 +172,7 @@ bool answer_parse_event(struct connection *connection, struct slice json,
 
 	if (event_parse(json, &connection->core->arena, event, &err))
 		return true;
+	publish_settle(connection->core);
 	if (close_unless_utf8(connection, json))
 		return false;
 	(void)snprintf(text, sizeof(text), "invalid: %s", err.text);

@@ -19,6 +19,12 @@ const char book_schema[] =
 	"CREATE TABLE revoked ("
 	" agent BLOB NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;";
 
+/* Whoever was revoked since a relay read the book last, allowed again or not: what it
+ * remembers of them must go. n: of the last time. */
+const char book_cut_schema[] = "CREATE TABLE cut ("
+			       " n INTEGER PRIMARY KEY AUTOINCREMENT,"
+			       " agent BLOB NOT NULL UNIQUE);";
+
 /* Statements */
 
 static void bind_key(struct sqlite3_stmt *stmt, int at, const uint8_t key[KEY_BYTES])
@@ -72,6 +78,7 @@ bool book_revoke(struct sqlite3 *db, const uint8_t agent[KEY_BYTES], int64_t now
 		 bool *changed_out, struct err *err)
 {
 	return run(db, "DELETE FROM binding WHERE agent = ?1", agent, 0, NULL, err) &&
+	       run(db, "REPLACE INTO cut (agent) VALUES (?1)", agent, 0, NULL, err) &&
 	       run(db, "INSERT OR IGNORE INTO revoked (agent, at) VALUES (?1, ?2)", agent,
 		   now, changed_out, err);
 }
@@ -158,6 +165,9 @@ bool book_load(struct sqlite3 *db, struct owners *owners, int64_t now, struct er
 	struct sqlite3_stmt *stmt = NULL;
 	bool ok;
 
+	/* It remembers nobody yet. */
+	if (!db_exec(db, "DELETE FROM cut", err))
+		return false;
 	if (!db_prepare(db, "DELETE FROM binding WHERE expires <= ?1", &stmt, err))
 		return false;
 	(void)sqlite3_bind_int64(stmt, 1, now);
@@ -181,6 +191,7 @@ static bool write_binding(void *ctx, struct sqlite3 *db, struct err *err)
 		/* Revoked meanwhile: it must not count again once it is allowed. */
 		"SELECT ?1, ?2, ?3 "
 		"WHERE NOT EXISTS (SELECT 1 FROM revoked WHERE agent = ?1) "
+		"AND NOT EXISTS (SELECT 1 FROM cut WHERE agent = ?1) "
 		"ON CONFLICT (agent, owner) "
 		"DO UPDATE SET expires = max(expires, excluded.expires)";
 	const struct new_binding *binding = ctx;
@@ -256,26 +267,47 @@ void book_keep(struct store *store, struct owners *owners)
 
 /* What the writer's thread reads for the loop. */
 struct reload {
+	struct store *store;
 	struct owners *owners;
-	struct buf listed, revoked; /* keys, one behind the other */
+	/* Keys, one behind the other. cut: of those who are not revoked. */
+	struct buf listed, revoked, cut;
+	int64_t cut_n; /* the last that was read */
 	void (*done)(void *ctx, const struct err *err);
 	void *ctx;
 };
 
+static void append_key(struct buf *keys, const void *key)
+{
+	(void)buf_append(keys, (struct slice){key, KEY_BYTES});
+}
+
 static void collect_owner(void *ctx, const uint8_t owner[KEY_BYTES])
 {
-	struct reload *reload = ctx;
-
-	(void)buf_append(&reload->listed, (struct slice){(const char *)owner, KEY_BYTES});
+	append_key(&((struct reload *)ctx)->listed, owner);
 }
 
 static void collect_revoked(void *ctx, const struct book_row *row)
 {
-	struct reload *reload = ctx;
-
 	if (row->revoked)
-		(void)buf_append(&reload->revoked,
-				 (struct slice){(const char *)row->agent, KEY_BYTES});
+		append_key(&((struct reload *)ctx)->revoked, row->agent);
+}
+
+static bool collect_cut(struct reload *reload, struct sqlite3 *db, struct err *err)
+{
+	static const char sql[] = "SELECT n, agent, agent IN (SELECT agent FROM revoked) "
+				  "FROM cut ORDER BY n";
+	struct sqlite3_stmt *stmt = NULL;
+	uint8_t agent[KEY_BYTES];
+	int status;
+
+	if (!db_prepare(db, sql, &stmt, err))
+		return false;
+	while ((status = sqlite3_step(stmt)) == SQLITE_ROW) {
+		reload->cut_n = sqlite3_column_int64(stmt, 0);
+		if (read_key(stmt, 1, agent) && sqlite3_column_int(stmt, 2) == 0)
+			append_key(&reload->cut, agent);
+	}
+	return end_of_rows(db, stmt, status, err);
 }
 
 static bool read_lists(void *ctx, struct sqlite3 *db, struct err *err)
@@ -284,27 +316,68 @@ static bool read_lists(void *ctx, struct sqlite3 *db, struct err *err)
 
 	return book_each_owner(db, collect_owner, reload, err) &&
 	       book_each_agent(db, collect_revoked, reload, err) &&
-	       ((buf_ok(&reload->listed) && buf_ok(&reload->revoked)) ||
+	       collect_cut(reload, db, err) &&
+	       ((buf_ok(&reload->listed) && buf_ok(&reload->revoked) &&
+		 buf_ok(&reload->cut)) ||
 		err_set(err, ERR_TOO_LARGE, "more owners or revoked agents than fit"));
+}
+
+static bool forget_cut(void *ctx, struct sqlite3 *db, struct err *err)
+{
+	const int64_t *n = ctx;
+	struct sqlite3_stmt *stmt = NULL;
+
+	if (!db_prepare(db, "DELETE FROM cut WHERE n <= ?1", &stmt, err))
+		return false;
+	(void)sqlite3_bind_int64(stmt, 1, *n);
+	return end_of_rows(db, stmt, sqlite3_step(stmt), err);
+}
+
+/* What stays is cut once more by the next reload, or forgotten by the next start. */
+static void on_cut_forgotten(void *ctx, const struct err *err)
+{
+	(void)err;
+	free(ctx);
+}
+
+static void start_forget_cut(struct reload *reload)
+{
+	int64_t *n;
+
+	if (reload->cut_n == 0)
+		return;
+	n = mem_alloc(sizeof(*n));
+	*n = reload->cut_n;
+	if (!store_write(reload->store, forget_cut, on_cut_forgotten, n, sizeof(*n)))
+		free(n);
+}
+
+static void each_key(const struct buf *keys, struct owners *owners,
+		     void (*change)(struct owners *owners, const uint8_t key[KEY_BYTES]))
+{
+	size_t i;
+
+	for (i = 0; i < keys->len; i += KEY_BYTES)
+		change(owners, (const uint8_t *)keys->ptr + i);
 }
 
 static void on_lists_read(void *ctx, const struct err *err)
 {
 	struct reload *reload = ctx;
-	size_t i;
 
 	if (!err) {
 		owners_forget_lists(reload->owners);
-		for (i = 0; i < reload->listed.len; i += KEY_BYTES)
-			owners_list(reload->owners,
-				    (const uint8_t *)reload->listed.ptr + i);
-		for (i = 0; i < reload->revoked.len; i += KEY_BYTES)
-			owners_revoke(reload->owners,
-				      (const uint8_t *)reload->revoked.ptr + i);
+		each_key(&reload->listed, reload->owners, owners_list);
+		each_key(&reload->revoked, reload->owners, owners_revoke);
+		each_key(&reload->cut, reload->owners, owners_revoke);
+		start_forget_cut(reload);
 	}
 	reload->done(reload->ctx, err);
+	if (!err)
+		each_key(&reload->cut, reload->owners, owners_allow);
 	buf_finish(&reload->listed);
 	buf_finish(&reload->revoked);
+	buf_finish(&reload->cut);
 	free(reload);
 }
 
@@ -313,11 +386,13 @@ bool book_reload(struct store *store, struct owners *owners,
 {
 	struct reload *reload = mem_alloc(sizeof(*reload));
 
+	reload->store = store;
 	reload->owners = owners;
 	reload->done = done;
 	reload->ctx = ctx;
 	buf_init(&reload->listed, (size_t)KEY_BYTES * OWNERS_MAX);
 	buf_init(&reload->revoked, (size_t)KEY_BYTES * OWNERS_MAX);
+	buf_init(&reload->cut, (size_t)KEY_BYTES * OWNERS_MAX);
 	if (store_write(store, read_lists, on_lists_read, reload, sizeof(*reload)))
 		return true;
 	free(reload);

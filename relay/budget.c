@@ -78,6 +78,20 @@ void budgets_finish(struct budgets *budgets)
 		rate_finish(&budgets->rates[i]);
 }
 
+int64_t budgets_least(const struct budgets *budgets, enum budget_kind kind)
+{
+	int64_t least = 0;
+	size_t i;
+
+	for (i = 0; i < BUDGET_SCOPES; i++) {
+		int64_t per_second = budgets->per_second[i][kind];
+
+		if (per_second > 0 && (least == 0 || per_second < least))
+			least = per_second;
+	}
+	return least;
+}
+
 static int64_t burst(enum budget_kind kind, int64_t per_second)
 {
 	return per_second * (kind == BUDGET_FRAMES ? BURST_FRAMES_S : BURST_S);

@@ -48,6 +48,8 @@ extern const struct budget_option budget_options[BUDGET_OPTIONS];
 /* With the defaults. */
 void budgets_init(struct budgets *budgets);
 void budgets_finish(struct budgets *budgets);
+/* The least that any account may use of it a second; 0 for no limit. */
+int64_t budgets_least(const struct budgets *budgets, enum budget_kind kind);
 /**
  * budgets_take - use some of a budget
  * @who: the key or address; @part: a byte that counts apart what else would share it

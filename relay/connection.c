@@ -21,6 +21,9 @@
 
 /* Longest answer we write ourselves: words of ours and an echoed subscription id. */
 #define ANSWER_MAX 4096
+/* Longest message whose event is put off: of longer ones the hash costs more than the
+ * signature, and they would have to be copied. Our choice. */
+#define PUT_OFF_BYTES_MAX (16 * 1024)
 
 void core_init(struct core *core, const struct connection_io *io, struct crypto *crypto)
 {
@@ -29,7 +32,7 @@ void core_init(struct core *core, const struct connection_io *io, struct crypto 
 	admit_init(&core->admit, crypto);
 	window_init(&core->window);
 	route_init(&core->route);
-	arena_init(&core->arena, 16 * 1024);
+	arena_init(&core->arena, 64 * 1024);
 	buf_init(&core->answer, ANSWER_MAX);
 	buf_init(&core->stripped, EVENT_MAX_BYTES);
 }
@@ -111,6 +114,7 @@ void core_recheck(struct core *core)
 	struct admission admission;
 	size_t i;
 
+	publish_settle(core);
 	for (at = core->connections; at; at = at->next) {
 		if (at->state == CONNECTION_CLOSING ||
 		    admit_stay(&core->admit, &at->keys, at->sub_count > 0,
@@ -202,6 +206,7 @@ static void handle_message(struct connection *connection, struct slice text)
 
 	if (!client_message_parse(text, &connection->core->arena, &message, &sub_id,
 				  &err)) {
+		publish_settle(core);
 		if (close_unless_utf8(connection, text))
 			return;
 		if (!admit_message(&core->admit, CLIENT_EVENT, &connection->keys,
@@ -220,6 +225,7 @@ static void handle_message(struct connection *connection, struct slice text)
 	if (!admit_message(&core->admit, message.verb, &connection->keys,
 			   &connection->from, text.len, core_now_s(core),
 			   core->io->now_ms(), &admission)) {
+		publish_settle(core);
 		refuse_message(connection, &message, &admission);
 		return;
 	}
@@ -246,6 +252,7 @@ static void receive_oversize(struct connection *connection)
 {
 	char text[64];
 
+	publish_settle(connection->core);
 	(void)snprintf(text, sizeof(text), "invalid: message is over %d bytes",
 		       RELAY_MESSAGE_MAX);
 	refuse_notice(connection, REFUSAL_OVERSIZE, text);
@@ -254,15 +261,40 @@ static void receive_oversize(struct connection *connection)
 	connection_close(connection, CLOSE_TOO_BIG, "message too big");
 }
 
+/* Its event may wait for others, whose signatures are checked together with its own. */
+static bool may_put_off(const struct core *core, struct slice text)
+{
+	return core->verifier && text.len <= PUT_OFF_BYTES_MAX &&
+	       slice_starts(text, SLICE("[\"EVENT\""));
+}
+
+static void receive_message(struct connection *connection, struct slice text)
+{
+	struct core *core = connection->core;
+	const bool is_put_off = may_put_off(core, text);
+
+	core->counters.messages++;
+	if (!is_put_off)
+		publish_settle(core);
+	/* It may just have ended its connection. */
+	if (connection->state != CONNECTION_OPEN)
+		return;
+	if (core->put_off.count == 0)
+		arena_reset(&core->arena);
+	handle_message(connection, is_put_off ? arena_dup(&core->arena, text) : text);
+	if (!is_put_off)
+		publish_settle(core);
+}
+
 void connection_receive(struct connection *connection, struct slice bytes,
 			enum chunk type, bool last)
 {
-	struct core *core = connection->core;
 	struct buf *partial = &connection->partial;
 
 	if (connection->state != CONNECTION_OPEN)
 		return;
 	if (type == CHUNK_BINARY) {
+		publish_settle(connection->core);
 		if (last)
 			refuse_notice(connection, REFUSAL_BINARY,
 				      "unsupported: binary message, send text");
@@ -279,9 +311,7 @@ void connection_receive(struct connection *connection, struct slice bytes,
 	}
 	if (!last)
 		return;
-	core->counters.messages++;
-	arena_reset(&core->arena);
-	handle_message(connection, bytes);
+	receive_message(connection, bytes);
 	buf_finish(partial);
 	buf_init(partial, RELAY_MESSAGE_MAX);
 }
@@ -293,6 +323,7 @@ void connection_sent(struct connection *connection)
 
 void connection_auth_timeout(struct connection *connection)
 {
+	publish_settle(connection->core);
 	if (connection->state != CONNECTION_OPEN || connection->keys.count > 0 ||
 	    connection->sub_count > 0 || connection->answers.taken > 0)
 		return;
@@ -335,6 +366,7 @@ void connection_destroy(struct connection *connection)
 	if (!connection)
 		return;
 	core = connection->core;
+	publish_settle(core);
 	request_remove_all(connection);
 	scan_forget(connection);
 	answer_forget(connection);

@@ -49,11 +49,19 @@ struct core {
 	struct route route;
 	struct counters counters;
 	struct retained retained;
-	struct arena arena;       /* of the message being handled */
-	struct buf answer;        /* of the message being written */
-	struct buf stripped;      /* of an event that had more than it should */
+	struct arena arena;  /* of the message being handled, and of events put off */
+	struct buf answer;   /* of the message being written */
+	struct buf stripped; /* of an event that had more than it should */
 	const struct slice *urls; /* taken as ours in AUTH; whoever listens sets them */
 	size_t url_count;
+	/* NULL: each signature is checked as its event comes. Whoever sets it calls
+	 * publish_settle() before waiting for anything. */
+	struct verifier *verifier;
+	/* Events whose signatures are being checked, in the order they came. */
+	struct {
+		struct put_off *first, **end;
+		size_t count;
+	} put_off;
 	struct connection *connections;
 	struct connection *behind; /* slow readers met in this fan-out */
 	uint64_t fan_out;          /* number of the last one */
@@ -63,6 +71,7 @@ struct core {
 	struct store_scanner *scanner;
 	bool disk_failed; /* ever; and when that was logged */
 	int64_t disk_failed_ms;
+	bool mute;   /* OK false for what nobody received and nobody will */
 	int64_t seq; /* of the last stored event that was handed to subscribers */
 };
 

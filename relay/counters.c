@@ -1,7 +1,10 @@
 #include "relay/counters.h"
 
 #include <assert.h>
-#include <inttypes.h>
+
+#include "wire/base/metrics.h"
+
+#define PREFIX "perch_relay_"
 
 static const char *const refusal_names[] = {
 	[REFUSAL_MALFORMED] = "malformed",
@@ -29,12 +32,14 @@ static const char *const refusal_names[] = {
 	[REFUSAL_IDLE] = "idle",
 	[REFUSAL_ORIGIN] = "origin",
 	[REFUSAL_FULL] = "full",
+	[REFUSAL_FILES] = "files",
 	[REFUSAL_ADDRESS] = "address",
 	[REFUSAL_UNLISTED] = "unlisted",
 	[REFUSAL_REVOKED] = "revoked",
 	[REFUSAL_OLD] = "old",
 	[REFUSAL_DELETED] = "deleted",
 	[REFUSAL_DATABASE] = "database",
+	[REFUSAL_MUTE] = "mute",
 };
 static_assert(sizeof(refusal_names) / sizeof(refusal_names[0]) == REFUSAL_LAST + 1,
 	      "every refusal has a name");
@@ -62,8 +67,7 @@ bool counters_refuse(struct counters *counters, enum refusal refusal, int64_t no
 
 static void write_one(struct buf *out, const char *name, const char *type, uint64_t value)
 {
-	(void)buf_printf(out, "# TYPE perch_relay_%s %s\nperch_relay_%s %" PRIu64 "\n",
-			 name, type, name, value);
+	metrics_one(out, PREFIX, name, type, value);
 }
 
 void counters_write(const struct counters *counters, struct buf *out)
@@ -85,9 +89,8 @@ void counters_write(const struct counters *counters, struct buf *out)
 	write_one(out, "writes_total", "counter", counters->writes);
 	write_one(out, "unsent_bytes_max", "gauge", counters->unsent_max);
 	histogram_write(&counters->fan_out, "fan_out", out);
-	(void)buf_lit(out, "# TYPE perch_relay_refused_total counter\n");
+	metrics_type(out, PREFIX, "refused_total", "counter");
 	for (i = 0; i <= REFUSAL_LAST; i++)
-		(void)buf_printf(out,
-				 "perch_relay_refused_total{reason=\"%s\"} %" PRIu64 "\n",
-				 refusal_names[i], counters->refused[i]);
+		metrics_labelled(out, PREFIX, "refused_total", "reason", refusal_names[i],
+				 counters->refused[i]);
 }

@@ -35,13 +35,15 @@ enum refusal {
 	REFUSAL_IDLE,     /* neither AUTH nor REQ in time; closes the connection */
 	REFUSAL_ORIGIN,   /* a web page that was not allowed */
 	REFUSAL_FULL,     /* too many connections */
+	REFUSAL_FILES,    /* no descriptor for another connection */
 	REFUSAL_ADDRESS,  /* too many connections from one address */
 	REFUSAL_UNLISTED, /* neither a listed owner nor an agent of one */
 	REFUSAL_REVOKED,  /* a key that the operator has shut out */
 	REFUSAL_OLD,      /* a newer version is stored */
 	REFUSAL_DELETED,  /* its author has deleted it */
 	REFUSAL_DATABASE, /* the disk is full, behind or broken */
-	REFUSAL_LAST = REFUSAL_DATABASE,
+	REFUSAL_MUTE,     /* nobody received it, and that is to be said so */
+	REFUSAL_LAST = REFUSAL_MUTE,
 };
 
 /* Log lines for one kind of refusal are at least this far apart: a flood of bad messages

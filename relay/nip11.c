@@ -26,13 +26,16 @@ static void write_limitation(const struct nip11_access *access, struct buf *out)
 
 /* What NIP-11 has no words for. created_at's range of frames is not that of stored kinds,
  * which is in the limitation. */
-static void write_perch(struct buf *out)
+static void write_perch(const struct nip11_access *access, struct buf *out)
 {
+	int64_t frames =
+		access->frames_per_s > 0 ? access->frames_per_s : RELAY_FRAMES_PER_S;
+
 	(void)json_write_key(out, SLICE("perch"));
 	(void)buf_lit(out, "{");
-	(void)json_write_member_int(out, SLICE("backfill_per_second"),
-				    NIP11_BACKFILL_PER_S);
-	(void)json_write_member_int(out, SLICE("frames_per_second"), RELAY_FRAMES_PER_S);
+	(void)json_write_member_int(out, SLICE("backfill_per_second"), frames * 4 / 5);
+	if (access->frames_per_s > 0)
+		(void)json_write_member_int(out, SLICE("frames_per_second"), frames);
 	(void)json_write_member_int(out, SLICE("frame_fresh_seconds"), FRAME_FRESH_S);
 	(void)json_write_member_int(out, SLICE("window_seconds"), RELAY_WINDOW_S);
 	(void)json_write_member_int(out, SLICE("max_filters"), MESSAGE_FILTERS_MAX);
@@ -55,6 +58,6 @@ void nip11_write(const struct nip11_access *access, struct buf *out)
 	(void)json_write_member_raw(out, SLICE("supported_nips"),
 				    SLICE("[1,9,11,40,42,45,70]"));
 	write_limitation(access, out);
-	write_perch(out);
+	write_perch(access, out);
 	(void)buf_lit(out, "}");
 }

@@ -93,8 +93,7 @@ void outgoing_flush(struct outgoing *outgoing)
 		(void)outgoing_send(outgoing, outgoing->first);
 }
 
-void outgoing_count_message(struct outgoing *outgoing)
+bool outgoing_count_message(struct outgoing *outgoing)
 {
-	if (++outgoing->turn_messages >= TURN_MESSAGES)
-		outgoing_flush(outgoing);
+	return ++outgoing->turn_messages >= TURN_MESSAGES;
 }

@@ -48,7 +48,7 @@ bool outgoing_send(struct outgoing *outgoing, struct outgoing_link *link);
 /* Sends to all in line. A connection that turns out to be broken is left for lws to find.
  * Call when the loop is about to wait. */
 void outgoing_flush(struct outgoing *outgoing);
-/* One more message was handled: a long read must not make readers wait for its end. */
-void outgoing_count_message(struct outgoing *outgoing);
+/* One more message was handled. True when so many were that it is time to flush. */
+bool outgoing_count_message(struct outgoing *outgoing);
 
 #endif

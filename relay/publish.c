@@ -9,6 +9,7 @@
 #include "relay/store.h"
 #include "relay/store_put.h"
 #include "relay/strip.h"
+#include "relay/verifier.h"
 #include "wire/base/mem.h"
 #include "wire/host/log.h"
 #include "wire/frame/limits.h"
@@ -323,46 +324,122 @@ void publish_sweep(struct core *core)
 		free(job);
 }
 
-void publish_event(struct connection *connection, struct slice json)
+/* EVENT */
+
+/* Now that all is known of it. */
+static void conclude(struct connection *connection, const struct event *event,
+		     const struct admission *admission)
 {
 	struct core *core = connection->core;
-	struct admission admission;
-	struct event event;
 	struct slice id_hex;
 	char hex[64];
 	char text[64];
 	size_t readers;
 
-	if (!answer_parse_event(connection, json, &event))
-		return;
-	hex_encode(event.id, sizeof(event.id), hex);
+	hex_encode(event->id, sizeof(event->id), hex);
 	id_hex = (struct slice){hex, sizeof(hex)};
-	admit_event(&core->admit, &event, &connection->keys, &connection->from,
-		    core_now_s(core), core->io->now_ms(), &admission);
-	switch (admission.verdict) {
+	switch (admission->verdict) {
 	case ADMIT_REFUSE:
-		refuse_event(connection, id_hex, admission.refusal, admission.text);
+		refuse_event(connection, id_hex, admission->refusal, admission->text);
 		return;
 	case ADMIT_DUPLICATE:
 		core->counters.duplicates++;
-		answer_ok(connection, id_hex, true, admission.text);
+		answer_ok(connection, id_hex, true, admission->text);
 		return;
 	case ADMIT_IGNORE:
 		core->counters.ignored++;
-		answer_ok(connection, id_hex, true, admission.text);
+		answer_ok(connection, id_hex, true, admission->text);
 		return;
 	case ADMIT_STORE:
-		store_event(connection, &event, id_hex);
+		store_event(connection, event, id_hex);
 		return;
 	case ADMIT_PASS:
-		if (event.kind == FRAME_KIND)
+		if (event->kind == FRAME_KIND)
 			core->counters.frames++;
 		else
 			core->counters.events++;
-		readers = publish_fan_out(core, &event, &admission);
+		readers = publish_fan_out(core, event, admission);
+		/* Telemetry is in the window: who asks for it later has it. */
+		if (readers == 0 && core->mute && !admission->telemetry) {
+			refuse_event(connection, id_hex, REFUSAL_MUTE,
+				     "mute: nobody listened for it");
+			return;
+		}
 		(void)snprintf(text, sizeof(text), "received by %zu reader%s", readers,
 			       readers == 1 ? "" : "s");
 		answer_ok(connection, id_hex, true, text);
 		return;
 	}
+}
+
+/* An event that was put off, in core->arena like all it points to. */
+struct put_off {
+	struct put_off *next;
+	struct connection *connection;
+	bool is_asked; /* but for its signature it may pass; else @admission says all */
+	struct admission admission;
+	struct event event;
+};
+
+static void settle_one(struct core *core, struct put_off *one, size_t i)
+{
+	int64_t took_ns;
+	bool is_signed;
+
+	if (one->is_asked) {
+		is_signed = verifier_answer(core->verifier, i, core->admit.crypto,
+					    &one->event, &took_ns);
+		admit_conclude(&core->admit, &one->event, is_signed, took_ns,
+			       core_now_s(core), &one->admission);
+	}
+	/* One before it may have ended its connection. */
+	if (one->connection->state == CONNECTION_OPEN)
+		conclude(one->connection, &one->event, &one->admission);
+}
+
+void publish_settle(struct core *core)
+{
+	struct put_off *one;
+	size_t i;
+
+	for (i = 0; (one = core->put_off.first); i++) {
+		core->put_off.first = one->next;
+		settle_one(core, one, i);
+	}
+	core->put_off.count = 0;
+}
+
+static void put_off(struct core *core, struct put_off *one)
+{
+	if (!core->put_off.first)
+		core->put_off.end = &core->put_off.first;
+	*core->put_off.end = one;
+	core->put_off.end = &one->next;
+	if (one->is_asked)
+		verifier_ask(core->verifier, core->put_off.count, &one->event);
+	core->put_off.count++;
+	/* What an attestation allows is known before the next event is looked at. */
+	if (core->put_off.count == VERIFIER_MAX || one->admission.attested)
+		publish_settle(core);
+}
+
+void publish_event(struct connection *connection, struct slice json)
+{
+	struct core *core = connection->core;
+	struct put_off *one = arena_alloc(&core->arena, sizeof(*one));
+
+	if (!answer_parse_event(connection, json, &one->event))
+		return;
+	one->connection = connection;
+	if (!core->verifier) {
+		admit_event(&core->admit, &one->event, &connection->keys,
+			    &connection->from, core_now_s(core), core->io->now_ms(),
+			    &one->admission);
+		conclude(connection, &one->event, &one->admission);
+		return;
+	}
+	one->is_asked =
+		admit_ask(&core->admit, &one->event, &connection->keys, &connection->from,
+			  core_now_s(core), core->io->now_ms(), &one->admission);
+	put_off(core, one);
 }

@@ -8,8 +8,13 @@
 /* Events of one connection that wait for the disk; our choice. */
 #define PUBLISH_WAITING_MAX 1000
 
-/* Handles the event of one EVENT message. */
+/* Handles the event of one EVENT message. With core->verifier it may be put off until
+ * publish_settle(): @json must then be in core->arena. */
 void publish_event(struct connection *connection, struct slice json);
+/* Goes on with all events whose signatures were put off, in the order they came, whatever
+ * their connections: called before anything else is handled or answered, and before the
+ * loop waits. */
+void publish_settle(struct core *core);
 /* Has the writer take expired events (NIP-40) away, some at a time; nobody is served one
  * before either. */
 void publish_sweep(struct core *core);

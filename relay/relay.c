@@ -6,21 +6,24 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <uv.h>
+
 #include "relay/book.h"
 #include "relay/connection.h"
 #include "relay/publish.h"
 #include "relay/server.h"
 #include "relay/settings.h"
 #include "relay/store.h"
-#include "relay/tls.h"
 #include "relay/tool.h"
 #include "relay/transfer.h"
+#include "relay/verifier.h"
 #include "wire/base/mem.h"
 #include "wire/host/log.h"
 #include "wire/host/loop.h"
 #include "wire/host/options.h"
 #include "wire/host/paths.h"
 #include "wire/host/port.h"
+#include "wire/host/tls.h"
 
 /* How often memory of frames that are out of date is freed; they are never served late.
  */
@@ -39,7 +42,8 @@ struct relay {
 	struct loop *loop;
 	struct core core;
 	struct store *store;
-	struct tls *tls; /* NULL: plain */
+	struct tls *tls;           /* NULL: plain */
+	struct verifier *verifier; /* NULL: one core, or no thread to be had */
 	struct server *server;
 	struct timer *expire_timer, *stop_timer;
 	char own_urls[OWN_URLS][OWN_URL_BYTES];
@@ -87,6 +91,7 @@ static void on_expire(void *ctx)
 	struct relay *relay = ctx;
 
 	publish_sweep(&relay->core);
+	store_try_again(relay->store);
 	window_expire(&relay->core.window, loop_unix_ms() / 1000);
 	core_recheck(&relay->core);
 	timer_start(relay->expire_timer, EXPIRE_EVERY_MS);
@@ -139,6 +144,7 @@ static void apply(struct relay *relay, struct server_options *options)
 			settings->budgets[i];
 	admit->count_loopback = settings->count_loopback;
 	admit->owners.by_list = settings->by_list;
+	relay->core.mute = settings->mute;
 	*options = (struct server_options){
 		.host = settings->host,
 		.port = settings->port,
@@ -252,6 +258,19 @@ static void on_hangup(void *ctx)
 			 "owners stay as they were: too much waits for the disk");
 }
 
+/* It only makes things faster: nobody is left without a relay for want of it. */
+static void start_verifier(struct relay *relay)
+{
+	struct err err;
+
+	if (uv_available_parallelism() <= 1)
+		return;
+	relay->verifier = verifier_create(1, VERIFIER_WAIT_NS, &err);
+	if (!relay->verifier)
+		log_warn("relay", "signatures are checked one by one: %s", err.text);
+	relay->core.verifier = relay->verifier;
+}
+
 static bool start(struct relay *relay, struct err *err)
 {
 	const struct settings *settings = &relay->settings;
@@ -283,6 +302,7 @@ static bool start(struct relay *relay, struct err *err)
 	if (!store_start(relay->store, relay->loop, err))
 		return false;
 	book_keep(relay->store, &relay->core.admit.owners);
+	start_verifier(relay);
 	relay->server = server_create(relay->loop, &relay->core, &options, err);
 	if (!relay->server)
 		return false;
@@ -305,6 +325,7 @@ static void finish(struct relay *relay)
 {
 	timer_destroy(relay->expire_timer);
 	timer_destroy(relay->stop_timer);
+	server_close(relay->server);
 	core_keep_no_more(&relay->core);
 	store_close(relay->store);
 	if (relay->loop) {
@@ -312,6 +333,7 @@ static void finish(struct relay *relay)
 		loop_destroy(relay->loop);
 		core_finish(&relay->core);
 	}
+	verifier_destroy(relay->verifier);
 	server_destroy(relay->server);
 	tls_destroy(relay->tls);
 	free(relay->urls);

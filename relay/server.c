@@ -1,24 +1,29 @@
 #include "relay/server.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <libwebsockets.h>
 
 #include "relay/http.h"
+#include "relay/listener.h"
 #include "relay/nip11.h"
 #include "relay/outgoing.h"
+#include "relay/publish.h"
 #include "relay/store.h"
 #include "relay/tally.h"
-#include "wire/host/port.h"
 #include "wire/base/mem.h"
+#include "wire/base/metrics.h"
 #include "wire/frame/limits.h"
 #include "wire/host/log.h"
+#include "wire/host/port.h"
 
 /* Bytes per read; with the loop's service buffer this measured best (facts on lws). */
 #define RX_BUFFER_BYTES (64 * 1024)
@@ -39,13 +44,24 @@
 #define ANSWER_MAX (64 * 1024)
 #define HTTP_TOO_MANY_REQUESTS 429 /* RFC 6585; lws has no name for it */
 
+struct server;
+
+/* One of the ports, of which all sockets are on the one vhost. */
+struct door {
+	struct server *server;
+	struct listener *listener;
+	uint16_t port;
+	lws_adoption_type type; /* with TLS or without */
+};
+
 struct server {
 	struct loop *loop;
 	struct core *core;
 	struct server_options options;
-	struct lws_vhost *vhost, *metrics_vhost;
-	uint16_t port, metrics_port;
-	uint64_t sockets; /* of clients, whatever they speak so far */
+	struct lws_vhost *vhost;
+	struct door relay, metrics; /* metrics.listener: NULL for none */
+	struct door *entering;      /* through which a socket comes just now */
+	uint64_t sockets;           /* of clients, whatever they speak so far */
 	/* By address, of those whose number is limited. */
 	struct tally socket_tally, connection_tally;
 	struct {
@@ -62,6 +78,7 @@ struct server {
 /* Whose a socket is: from accept() to its end. */
 struct visitor {
 	struct server *server;
+	bool is_metrics;       /* it came to that port */
 	struct address peer;   /* the other end of the socket */
 	struct address client; /* that, or who a trusted proxy says stands behind it */
 	bool is_counted;       /* in connection_tally */
@@ -203,6 +220,13 @@ static int on_established(struct server *server, struct lws *wsi, struct session
 	return 0;
 }
 
+/* What came is handled, and what was queued goes out. */
+static void finish_turn(struct server *server)
+{
+	publish_settle(server->core);
+	outgoing_flush(&server->outgoing);
+}
+
 static int on_receive(struct lws *wsi, struct session *session, struct slice bytes)
 {
 	/* RFC 6455, 1.4: "After receiving a control frame indicating the connection
@@ -214,7 +238,9 @@ static int on_receive(struct lws *wsi, struct session *session, struct slice byt
 			   lws_frame_is_binary(wsi) ? CHUNK_BINARY : CHUNK_TEXT,
 			   lws_is_final_fragment(wsi) &&
 				   !lws_remaining_packet_payload(wsi));
-	outgoing_count_message(&server_of(wsi)->outgoing);
+	/* A long read must not make readers wait for its end. */
+	if (outgoing_count_message(&server_of(wsi)->outgoing))
+		finish_turn(server_of(wsi));
 	return 0;
 }
 
@@ -237,6 +263,7 @@ static int on_writable(struct server *server, struct lws *wsi, struct session *s
 /* Answers to what came before the close go out before ours; it is no reader any more. */
 static void on_peer_close(struct server *server, struct session *session)
 {
+	publish_settle(server->core);
 	(void)outgoing_send(&server->outgoing, &session->outgoing);
 	session->is_left = true;
 	connection_close(session->connection, CLOSE_NORMAL, "");
@@ -244,9 +271,7 @@ static void on_peer_close(struct server *server, struct session *session)
 
 static void before_wait(void *ctx)
 {
-	struct server *server = ctx;
-
-	outgoing_flush(&server->outgoing);
+	finish_turn(ctx);
 }
 
 static int on_timer(struct lws *wsi, struct session *session)
@@ -266,8 +291,32 @@ static int on_timer(struct lws *wsi, struct session *session)
 	return -1;
 }
 
+/* Has the peer ended its side, or the socket failed? */
+static bool is_gone(struct lws *wsi)
+{
+	char byte;
+	ssize_t len = recv(lws_get_socket_fd(wsi), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return len == 0 || (len < 0 && errno != EAGAIN);
+}
+
+/* lws ends the connection. For a control frame that is too long, or a length with the
+ * highest bit, it has no close code of its own, but sends the one it is given here. A
+ * peer that has gone does not care. */
+static void on_drop(struct lws *wsi, const struct session *session)
+{
+	unsigned char reason[] = "bad length";
+
+	if (session->connection && session->connection->state == CONNECTION_OPEN &&
+	    !is_gone(wsi))
+		lws_close_reason(wsi, LWS_CLOSE_STATUS_PROTOCOL_ERR, reason,
+				 sizeof(reason) - 1);
+}
+
 static int on_closed(struct server *server, struct session *session)
 {
+	/* What was put off is answered now: that must not put it in line again. */
+	session->is_left = true;
 	outgoing_remove(&server->outgoing, &session->outgoing);
 	connection_destroy(session->connection);
 	session->connection = NULL;
@@ -281,7 +330,11 @@ static int on_closed(struct server *server, struct session *session)
 static int respond_nip11(struct server *server, struct lws *wsi, struct session *session)
 {
 	const struct admit *admit = &server->core->admit;
-	const struct nip11_access access = {admit->owners.by_list, admit->open};
+	const struct nip11_access access = {
+		.by_list = admit->owners.by_list,
+		.open = admit->open,
+		.frames_per_s = budgets_least(&admit->budgets, BUDGET_FRAMES),
+	};
 	struct buf body;
 	int result;
 
@@ -295,15 +348,19 @@ static int respond_nip11(struct server *server, struct lws *wsi, struct session 
 
 static int respond_page(struct server *server, struct lws *wsi, struct session *session)
 {
-	char text[512];
+	const struct core *core = server->core;
+	const struct slice last = core->urls[core->url_count - 1];
+	char text[1024], url[160];
 
+	/* As it was called, else by what it was told: a proxy has another name for it. */
+	if (!host_url(server, wsi, url, sizeof(url)))
+		(void)snprintf(url, sizeof(url), "%.*s", SLICE_ARG(last));
 	(void)snprintf(
 		text, sizeof(text),
 		"Perch relay %s\n\nThis is a Nostr relay. It routes sealed frames (kind "
 		"24200) between coding agents\nand their owners, and can read none of "
-		"them. Point a client at ws://127.0.0.1:%u/\n\n  perch agent --relay "
-		"ws://127.0.0.1:%u/ -- COMMAND\n",
-		PERCH_VERSION, server->port, server->port);
+		"them. Point a client at %s\n\n  perch agent --relay %s -- COMMAND\n",
+		PERCH_VERSION, url, url);
 	return http_respond_text(wsi, &session->answer, HTTP_STATUS_OK, text);
 }
 
@@ -318,8 +375,11 @@ static void write_store(struct store *store, struct buf *out)
 			 "# TYPE perch_relay_commits_failed_total counter\n"
 			 "perch_relay_commits_failed_total %" PRIu64 "\n"
 			 "# TYPE perch_relay_store_waiting_bytes gauge\n"
-			 "perch_relay_store_waiting_bytes %zu\n",
-			 figures.commits, figures.failed, figures.waiting);
+			 "perch_relay_store_waiting_bytes %zu\n"
+			 "# TYPE perch_relay_store_failing gauge\n"
+			 "perch_relay_store_failing %d\n",
+			 figures.commits, figures.failed, figures.waiting,
+			 figures.is_failing);
 	histogram_write(&figures.commit, "commit", out);
 }
 
@@ -348,20 +408,32 @@ static int respond_metrics(struct server *server, struct lws *wsi,
 		server->sockets);
 	if (core->store)
 		write_store(core->store, &body);
-	result = http_respond(wsi, &session->answer, HTTP_STATUS_OK,
-			      "text/plain; version=0.0.4", buf_slice(&body));
+	result = http_respond(wsi, &session->answer, HTTP_STATUS_OK, METRICS_TYPE,
+			      buf_slice(&body));
 	buf_finish(&body);
 	return result;
 }
 
-/* Alive is not yet of use: the database is open before anything listens, so what is left
- * to say is that it stops, or that it listens no more. */
+/* Alive is not yet of use: it may stop, or its disk may refuse. Whoever asks then has the
+ * disk tried again. */
 static int respond_ready(const struct server *server, struct lws *wsi,
 			 struct session *session)
 {
+	struct store *store = server->core->store;
+	struct store_figures figures = {0};
+
 	if (server->on_stopped)
 		return http_respond_text(wsi, &session->answer,
 					 HTTP_STATUS_SERVICE_UNAVAILABLE, "stopping\n");
+	if (store) {
+		store_figures(store, &figures);
+		store_try_again(store);
+	}
+	if (figures.is_failing)
+		return http_respond_text(wsi, &session->answer,
+					 HTTP_STATUS_SERVICE_UNAVAILABLE,
+					 "the database cannot be written, the log says "
+					 "why; frames are served\n");
 	return http_respond_text(wsi, &session->answer, HTTP_STATUS_OK, "ready\n");
 }
 
@@ -377,7 +449,7 @@ static bool wants_nip11(struct lws *wsi)
 static int on_http(struct server *server, struct lws *wsi, struct session *session,
 		   const char *path)
 {
-	bool is_metrics = lws_get_vhost(wsi) == server->metrics_vhost;
+	bool is_metrics = visitor_of(wsi)->is_metrics;
 
 	if (lws_hdr_total_length(wsi, WSI_TOKEN_OPTIONS_URI) > 0)
 		return http_respond_text(wsi, &session->answer, HTTP_STATUS_NO_CONTENT,
@@ -412,7 +484,7 @@ static bool is_own_origin(const struct server *server, const char *origin)
 	for (i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
 		(void)snprintf(own, sizeof(own), "%s://%s:%u",
 			       server->options.tls ? "https" : "http", hosts[i],
-			       server->port);
+			       server_port(server));
 		if (strcasecmp(origin, own) == 0)
 			return true;
 	}
@@ -488,7 +560,7 @@ static int on_upgrade(struct server *server, struct lws *wsi)
 	char path[64], origin[256], text[128];
 
 	find_client(server, wsi);
-	if (lws_get_vhost(wsi) == server->metrics_vhost ||
+	if (visitor->is_metrics ||
 	    !http_header(wsi, WSI_TOKEN_GET_URI, path, sizeof(path)) ||
 	    strcmp(path, "/") != 0)
 		return http_refuse(wsi, HTTP_STATUS_NOT_FOUND,
@@ -558,24 +630,23 @@ static bool peer_address(int fd, struct address *out)
 	       address_from_socket((struct sockaddr *)&peer, out);
 }
 
-/* Sockets that say nothing, or only HTTP, take files as well: out of them, accept() would
- * fail again and again while clients wait unseen. */
-static int on_accept(struct server *server, int fd)
+/* Sockets that say nothing, or only HTTP, take files as well. */
+static bool on_accept(struct server *server, int fd)
 {
 	struct address from = {0};
 
 	(void)peer_address(fd, &from);
 	if (server->sockets >= server->options.connections_max + FILES_RESERVED / 2) {
 		log_refused(server, &from, REFUSAL_FULL, "too many sockets");
-		return -1;
+		return false;
 	}
 	if (is_limited(server, &from) &&
 	    tally_of(&server->socket_tally, address_key(&from)) >=
 		    server->options.address_max * SOCKETS_PER_CONNECTION) {
 		log_refused(server, &from, REFUSAL_ADDRESS, "too many sockets");
-		return -1;
+		return false;
 	}
-	return 0;
+	return true;
 }
 
 static void on_accepted(struct server *server, struct lws *wsi)
@@ -583,6 +654,7 @@ static void on_accepted(struct server *server, struct lws *wsi)
 	struct visitor *visitor = mem_alloc(sizeof(*visitor));
 
 	visitor->server = server;
+	visitor->is_metrics = server->entering == &server->metrics;
 	(void)peer_address(lws_get_socket_fd(wsi), &visitor->peer);
 	visitor->client = visitor->peer;
 	lws_set_opaque_user_data(wsi, visitor);
@@ -591,7 +663,34 @@ static void on_accepted(struct server *server, struct lws *wsi)
 	tally_add(&server->socket_tally, address_key(&visitor->peer));
 }
 
-/* Listening sockets come here as well, and were never counted. */
+static void on_socket(void *ctx, int fd)
+{
+	struct door *door = ctx;
+	struct server *server = door->server;
+
+	if (!on_accept(server, fd)) {
+		(void)close(fd);
+		return;
+	}
+	server->entering = door;
+	/* Closes it when there is no place for it. */
+	(void)lws_adopt_descriptor_vhost(server->vhost, door->type,
+					 (lws_sock_file_fd_type){.sockfd = fd}, NULL,
+					 NULL);
+	server->entering = NULL;
+}
+
+static void on_starved(void *ctx)
+{
+	const struct door *door = ctx;
+
+	core_refuse(
+		door->server->core, 0, REFUSAL_FILES,
+		"no file descriptor for another connection: raise the limit (ulimit -n, "
+		"LimitNOFILE) or the system's (fs.file-max)");
+}
+
+/* Others than ours come here as well, and were never counted. */
 static void on_destroyed(struct lws *wsi)
 {
 	struct visitor *visitor = visitor_of(wsi);
@@ -623,6 +722,9 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 		return on_writable(server_of(wsi), wsi, session);
 	case LWS_CALLBACK_TIMER:
 		return session && session->connection ? on_timer(wsi, session) : 0;
+	case LWS_CALLBACK_WS_SERVER_DROP_PROTOCOL:
+		on_drop(wsi, session);
+		return 0;
 	case LWS_CALLBACK_CLOSED:
 		return on_closed(server_of(wsi), session);
 	case LWS_CALLBACK_HTTP:
@@ -637,8 +739,6 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 		return on_upgrade_asked(wsi);
 	case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION:
 		return on_upgrade(server_of(wsi), wsi);
-	case LWS_CALLBACK_FILTER_NETWORK_CONNECTION:
-		return on_accept(server_of(wsi), (int)(intptr_t)in);
 	case LWS_CALLBACK_SERVER_NEW_CLIENT_INSTANTIATED:
 		on_accepted(server_of(wsi), wsi);
 		return 0;
@@ -665,28 +765,14 @@ static const struct lws_protocols protocols[] = {
 	{.name = NULL},
 };
 
-/* lws takes a wildcard for the name of an interface. */
-static bool is_wildcard(const char *host)
+static struct lws_vhost *create_vhost(struct server *server, const struct tls *tls)
 {
-	return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
-}
-
-static struct lws_vhost *listen_on(struct server *server, const char *name,
-				   const char *host, uint16_t port, struct tls *tls,
-				   struct err *err)
-{
-	/* With IPv6 on, lws listens on every address of the machine when asked for an
-	 * IPv4 one (4.1.6 does not find it among its IPv6 interfaces and falls back). */
-	uint64_t family = strchr(host, ':') ? 0 : LWS_SERVER_OPTION_DISABLE_IPV6;
 	struct lws_context_creation_info info = {
-		.port = port,
-		.iface = is_wildcard(host) ? NULL : host,
-		.vhost_name = name,
+		.port = CONTEXT_PORT_NO_LISTEN_SERVER,
+		.vhost_name = "relay",
 		.protocols = protocols,
 		.user = server,
-		.options = LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND | family,
 	};
-	struct lws_vhost *vhost;
 
 	if (tls) {
 		info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
@@ -694,10 +780,21 @@ static struct lws_vhost *listen_on(struct server *server, const char *name,
 		info.ssl_private_key_filepath = tls_key_path(tls);
 		info.alpn = "http/1.1";
 	}
-	vhost = lws_create_vhost(server->loop->lws, &info);
-	if (!vhost)
-		port_explain(host, port, err);
-	return vhost;
+	return lws_create_vhost(server->loop->lws, &info);
+}
+
+static bool open_door(struct server *server, struct door *door, const char *host,
+		      uint16_t port, const struct tls *tls, struct err *err)
+{
+	door->server = server;
+	door->type = LWS_ADOPT_SOCKET | LWS_ADOPT_HTTP | (tls ? LWS_ADOPT_ALLOW_SSL : 0);
+	door->listener =
+		listener_create(server->loop, host, port,
+				door == &server->metrics ? "--metrics" : "--listen",
+				on_socket, on_starved, door, err);
+	if (door->listener)
+		door->port = listener_port(door->listener);
+	return door->listener != NULL;
 }
 
 /* Of @wanted connections, as many as there can be files; the soft limit was raised when
@@ -741,48 +838,57 @@ struct server *server_create(struct loop *loop, struct core *core,
 	tally_init(&server->connection_tally);
 	buf_init(&server->forwarded, FORWARDED_MAX);
 	outgoing_init(&server->outgoing);
-	server->vhost = listen_on(server, "relay", options->host, options->port,
-				  options->tls, err);
-	if (!server->vhost)
+	server->vhost = create_vhost(server, options->tls);
+	if (!server->vhost) {
+		(void)err_set(err, ERR_SYSTEM, "libwebsockets cannot serve");
 		goto out;
-	server->port = (uint16_t)lws_get_vhost_listen_port(server->vhost);
-	if (options->metrics_host) {
-		server->metrics_vhost =
-			listen_on(server, "metrics", options->metrics_host,
-				  options->metrics_port, NULL, err);
-		if (!server->metrics_vhost)
-			goto out;
-		server->metrics_port =
-			(uint16_t)lws_get_vhost_listen_port(server->metrics_vhost);
 	}
+	if (!open_door(server, &server->relay, options->host, options->port, options->tls,
+		       err) ||
+	    (options->metrics_host &&
+	     !open_door(server, &server->metrics, options->metrics_host,
+			options->metrics_port, NULL, err)))
+		goto out;
 	loop_before_wait(loop, before_wait, server);
 	return server;
 out:
 	/* A vhost that was made goes with the loop; it has no client yet. */
+	server_close(server);
 	server_destroy(server);
 	return NULL;
 }
 
 uint16_t server_port(const struct server *server)
 {
-	return server->port;
+	return server->relay.port;
 }
 
 uint16_t server_metrics_port(const struct server *server)
 {
-	return server->metrics_port;
+	return server->metrics.port;
 }
 
 void server_stop(struct server *server, void (*on_stopped)(void *ctx), void *ctx)
 {
 	struct connection *at;
 
+	publish_settle(server->core);
 	server->on_stopped = on_stopped;
 	server->ctx = ctx;
 	for (at = server->core->connections; at; at = at->next)
 		connection_close(at, CLOSE_GOING_AWAY, "the relay stops");
 	if (!server->core->connections)
 		on_stopped(ctx);
+}
+
+void server_close(struct server *server)
+{
+	if (!server)
+		return;
+	listener_destroy(server->relay.listener);
+	listener_destroy(server->metrics.listener);
+	server->relay.listener = NULL;
+	server->metrics.listener = NULL;
 }
 
 void server_destroy(struct server *server)

@@ -6,10 +6,10 @@
 
 #include "relay/address.h"
 #include "relay/connection.h"
-#include "relay/tls.h"
 #include "wire/base/err.h"
 #include "wire/host/loop.h"
 #include "wire/host/options.h"
+#include "wire/host/tls.h"
 
 /* The sockets of the relay: WebSocket on path /, NIP-11 and a short page there for HTTP,
  * /healthz; /metrics and /healthz on a port of their own. HTTP/1.1 only. */
@@ -44,6 +44,8 @@ uint16_t server_metrics_port(const struct server *server);
 /* Refuses new clients, closes all others with 1001 and calls @on_stopped when the last
  * has gone, at once when there is none. A client that does not read takes 5 s. */
 void server_stop(struct server *server, void (*on_stopped)(void *ctx), void *ctx);
+/* Listens no more; call it before loop_destroy(). NULL is fine. */
+void server_close(struct server *server);
 /* Call after loop_destroy(): until then libwebsockets may call back. NULL is fine. */
 void server_destroy(struct server *server);
 

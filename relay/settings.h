@@ -26,6 +26,7 @@ struct settings {
 	struct option_list allow_origins, urls;
 	struct proxies proxies;
 	bool open;    /* takes stored kinds without AUTH */
+	bool mute;    /* says that nobody received an event by OK false */
 	bool by_list; /* serves listed owners only */
 	int64_t connections_max, address_max;
 	bool count_loopback;

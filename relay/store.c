@@ -1,11 +1,13 @@
 #include "relay/store.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <sqlite3.h>
+#include <uv.h>
 
 #include "relay/store_schema.h"
 #include "wire/base/buf.h"
@@ -53,6 +55,8 @@ struct store {
 	size_t bytes; /* of all jobs that were not answered */
 	bool ending;
 	struct store_figures figures; /* but waiting */
+	bool is_trying;               /* the loop's: store_try_again() is not answered */
+	bool has_tried;               /* the writer's: this batch holds it */
 };
 
 static void list_put(struct list *list, struct job *job)
@@ -155,9 +159,14 @@ static bool run_job(struct store *store, struct job *job, struct err *err)
 	return db_exec(store->writer.db, "RELEASE job", err);
 }
 
-static void count_batch(struct store *store, bool committed, int64_t begin_ns)
+/* @failed: all of it or a job. @changed: it wrote something; a transaction that only
+ * looked says nothing of the disk. */
+static void count_batch(struct store *store, bool committed, bool failed, bool changed,
+			int64_t begin_ns)
 {
 	uv_mutex_lock(&store->mutex);
+	if (failed || changed)
+		store->figures.is_failing = failed;
 	store->figures.commits += committed;
 	store->figures.failed += !committed;
 	histogram_add(&store->figures.commit, loop_now_ns() - begin_ns);
@@ -172,23 +181,36 @@ void store_figures(struct store *store, struct store_figures *out)
 	uv_mutex_unlock(&store->mutex);
 }
 
+/* db_fail()'s codes. */
+static bool is_the_disk(const struct err *err)
+{
+	return err->code == ERR_SYSTEM || err->code == ERR_MALFORMED;
+}
+
 /* One transaction over the front of @batch: all of it is committed, or none. Returns the
  * first job that is left for the next, because time was up. */
 static struct job *write_batch(struct store *store, struct job *batch)
 {
 	const int64_t until_ms = loop_now_ms() + STORE_BATCH_MS_MAX;
 	const int64_t begin_ns = loop_now_ns();
+	const int changes = sqlite3_total_changes(store->writer.db);
 	struct job *job = batch;
 	struct job *at;
 	struct err err;
+	bool failed = false;
 	bool ok = db_exec(store->writer.db, "BEGIN IMMEDIATE", &err);
 
+	store->has_tried = false;
 	do {
 		ok = ok && run_job(store, job, &err);
+		failed = failed || (ok && !job->ok && is_the_disk(&job->err));
 		job = job->next;
 	} while (job && loop_now_ms() < until_ms);
-	ok = ok && db_exec(store->writer.db, "COMMIT", &err);
-	count_batch(store, ok, begin_ns);
+	ok = ok && db_commit(store->writer.db, &err);
+	count_batch(store, ok, !ok || failed,
+		    store->has_tried ||
+			    sqlite3_total_changes(store->writer.db) != changes,
+		    begin_ns);
 	if (ok)
 		return job;
 	if (!sqlite3_get_autocommit(store->writer.db))
@@ -410,4 +432,42 @@ void store_read(struct store *store, store_job *run, store_done *done, void *ctx
 	uv_mutex_lock(&store->mutex);
 	put_job(&store->reader, run, done, ctx, 0);
 	uv_mutex_unlock(&store->mutex);
+}
+
+/* Writes the first page as it was. */
+static bool try_again(void *ctx, struct sqlite3 *db, struct err *err)
+{
+	struct store *store = ctx;
+	struct sqlite3_stmt *stmt = NULL;
+	char sql[48];
+	int version = 0;
+
+	store->has_tried = true;
+	if (!db_prepare(db, "PRAGMA user_version", &stmt, err))
+		return false;
+	if (sqlite3_step(stmt) == SQLITE_ROW)
+		version = sqlite3_column_int(stmt, 0);
+	(void)sqlite3_finalize(stmt);
+	(void)snprintf(sql, sizeof(sql), "PRAGMA user_version = %d", version);
+	return db_exec(db, sql, err);
+}
+
+static void on_tried(void *ctx, const struct err *err)
+{
+	struct store *store = ctx;
+
+	(void)err; /* the figures say it */
+	store->is_trying = false;
+}
+
+void store_try_again(struct store *store)
+{
+	bool is_failing;
+
+	uv_mutex_lock(&store->mutex);
+	is_failing = store->figures.is_failing;
+	uv_mutex_unlock(&store->mutex);
+	if (!is_failing || store->is_trying)
+		return;
+	store->is_trying = store_write(store, try_again, on_tried, store, 0);
 }

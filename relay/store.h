@@ -69,8 +69,12 @@ struct store_figures {
 	uint64_t commits, failed; /* transactions */
 	struct histogram commit;  /* of one transaction, from its begin */
 	size_t waiting;           /* bytes of jobs that were not answered */
+	bool is_failing;          /* the last transaction that changed something failed */
 };
 void store_figures(struct store *store, struct store_figures *out);
+/* If it is failing: has the writer try again with a change that changes nothing, so that
+ * it is known when it works. Several at once are one. */
+void store_try_again(struct store *store);
 
 /* Has a job done by the reader, in a snapshot of its own that ends with the job: whatever
  * was committed before is in it. Answered like store_write(). Whoever asks bounds what

@@ -45,4 +45,4 @@ static const char events[] =
 	" until INTEGER NOT NULL,"
 	" PRIMARY KEY (pubkey, kind, d)) WITHOUT ROWID;";
 
-const char *const store_migrations[] = {events, book_schema, NULL};
+const char *const store_migrations[] = {events, book_schema, book_cut_schema, NULL};

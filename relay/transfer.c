@@ -260,15 +260,13 @@ static bool import_all(struct import *import, struct err *err)
 
 static bool import_to(const char *path, struct import *import, struct err *err)
 {
-	uint8_t seed[32];
 	bool ok;
 
-	loop_random(seed, sizeof(seed));
 	arena_init(&import->arena, 64 * 1024);
 	buf_init(&import->line, EVENT_MAX_BYTES);
 	buf_init(&import->scratch, 2 * EVENT_MAX_BYTES);
 	buf_init(&import->json, EVENT_MAX_BYTES);
-	import->crypto = crypto_create(seed, err);
+	import->crypto = loop_new_crypto(err);
 	import->store = import->crypto ? store_open(path, err) : NULL;
 	import->put =
 		import->store ? store_put_create(store_db(import->store), err) : NULL;

@@ -39,6 +39,8 @@ struct hub {
 	int64_t listened_ms; /* when a page was last there */
 	int64_t told_ms;     /* when the last message was made */
 	struct buf scratch;
+	/* Counted for /api/self and /metrics. */
+	uint64_t messages, message_bytes, snapshots;
 };
 
 static void on_tick(void *ctx);
@@ -104,6 +106,27 @@ static void write_head(struct hub *hub, uint64_t number, struct buf *out)
 	hub->options.write_health(hub->options.ctx, out);
 }
 
+void hub_write_figures(const struct hub *hub, struct buf *out)
+{
+	(void)buf_printf(out,
+			 "\"pages\":%u,\"messages\":%" PRIu64 ",\"messageBytes\":%" PRIu64
+			 ",\"ringBytes\":%zu,\"snapshots\":%" PRIu64,
+			 hub->page_count, hub->messages, hub->message_bytes, hub->bytes,
+			 hub->snapshots);
+}
+
+void hub_figures(const struct hub *hub, struct hub_figures *out)
+{
+	*out = (struct hub_figures){
+		.messages = hub->messages,
+		.message_bytes = hub->message_bytes,
+		.snapshots = hub->snapshots,
+		.ring_bytes = hub->bytes,
+	};
+	for (const struct page *page = hub->pages; page; page = page->next)
+		out->pages[exchange_request(page->exchange)->way]++;
+}
+
 void hub_write_snapshot(struct hub *hub, struct buf *out)
 {
 	write_head(hub, hub->last, out);
@@ -150,8 +173,11 @@ static void on_tick(void *ctx)
 	write_head(hub, hub->last + 1, out);
 	model_write_changes(hub->options.model, loop_unix_ms(), out);
 	(void)buf_lit(out, "}\n");
-	if (buf_ok(out))
+	if (buf_ok(out)) {
 		ring_add(hub, buf_slice(out));
+		hub->messages++;
+		hub->message_bytes += out->len;
+	}
 	for (struct page *page = hub->pages; page; page = page->next)
 		exchange_want_write(page->exchange);
 }
@@ -184,6 +210,7 @@ static bool send_snapshot(struct hub *hub, struct page *page, struct exchange *e
 	hub_write_snapshot(hub, out);
 	(void)buf_lit(out, "\n");
 	page->snapshot = false;
+	hub->snapshots++;
 	page->wants = hub->last + 1;
 	return exchange_send(exchange, buf_slice(out));
 }

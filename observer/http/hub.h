@@ -38,6 +38,16 @@ void hub_touch(struct hub *hub);
 /* Turns an exchange into a page of the stream. @cursor may be empty. False when there are
  * too many; the caller answers. */
 bool hub_add(struct hub *hub, struct exchange *exchange, struct slice cursor);
+struct hub_figures {
+	uint64_t pages[HTTP_WAYS]; /* now, by what they came */
+	uint64_t messages, message_bytes, snapshots;
+	uint64_t ring_bytes; /* now */
+};
+/* What it did since it was made. */
+void hub_figures(const struct hub *hub, struct hub_figures *out);
+/* Appends some of them: `"pages":…,"messages":…,"messageBytes":…,"ringBytes":…,
+ * "snapshots":…`. */
+void hub_write_figures(const struct hub *hub, struct buf *out);
 /* Appends one snapshot message (without LF). */
 void hub_write_snapshot(struct hub *hub, struct buf *out);
 

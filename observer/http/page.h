@@ -17,4 +17,8 @@ struct page_asset {
 extern const struct page_asset page_assets[];
 extern const size_t page_asset_count;
 
+/* What a file of `perch export --format html` is before and behind its data: the same
+ * page in one document. Not served. */
+extern const struct page_asset page_replay[2];
+
 #endif

@@ -10,6 +10,8 @@
 struct question {
 	struct buf lanes; /* empty: all */
 	int64_t from, to;
+	struct report_range ranges[REPORT_RANGES_MAX]; /* of a report */
+	size_t range_count;
 };
 
 static bool wants(void *ctx, const struct span_lane *lane)
@@ -65,8 +67,9 @@ static bool read_question(struct exchange *exchange, struct spans *spans, int64_
 	return true;
 }
 
-bool times_timeline(struct exchange *exchange, struct spans *spans, int64_t now_ms,
-		    struct buf *out, struct err *err)
+bool times_timeline(struct exchange *exchange, struct spans *spans,
+		    const struct values *values, int64_t now_ms, struct buf *out,
+		    struct err *err)
 {
 	struct question question = {0};
 	uint64_t width = 1000, request = 0;
@@ -88,6 +91,7 @@ bool times_timeline(struct exchange *exchange, struct spans *spans, int64_t now_
 			.width = (uint32_t)width,
 			.wants = question.lanes.len ? wants : NULL,
 			.ctx = &question,
+			.values = values,
 		};
 
 		timeline_write(spans, &query, out);
@@ -115,12 +119,56 @@ static bool read_view(struct exchange *exchange, enum report_view *out, struct e
 			     "view must be flat, top-down, bottom-up or live");
 }
 
+/* "A-B,C-D": by time, none reaching into the next. */
+static bool parse_ranges(struct slice text, struct question *out)
+{
+	struct slice one;
+
+	while (slice_take_until(&text, ',', &one)) {
+		struct report_range *range = &out->ranges[out->range_count];
+		uint64_t from, to;
+		struct slice first;
+
+		if (out->range_count == REPORT_RANGES_MAX ||
+		    !slice_take_until(&one, '-', &first) ||
+		    !slice_parse_u64(first, TIME_MAX, &from) ||
+		    !slice_parse_u64(one, TIME_MAX, &to))
+			return false;
+		*range = (struct report_range){(int64_t)from, (int64_t)to};
+		if (range->to <= range->from ||
+		    (out->range_count && range->from < range[-1].to))
+			return false;
+		out->range_count++;
+	}
+	return out->range_count > 0;
+}
+
+static bool read_ranges(struct exchange *exchange, struct question *out, struct err *err)
+{
+	struct buf text = {0};
+	bool ok = true;
+
+	if (exchange_query(exchange, "ranges", &text)) {
+		ok = parse_ranges(buf_slice(&text), out) ||
+		     err_set(err, ERR_MALFORMED,
+			     "ranges must be up to %d of FROM-TO, by time",
+			     REPORT_RANGES_MAX);
+		if (ok) {
+			out->from = out->ranges[0].from;
+			out->to = out->ranges[out->range_count - 1].to;
+		}
+	}
+	buf_finish(&text);
+	return ok;
+}
+
 bool times_report(struct exchange *exchange, struct spans *spans, int64_t now_ms,
 		  struct buf *out, struct err *err)
 {
 	struct question question = {0};
 	struct report_query query = {.now = now_ms};
 	bool ok = read_question(exchange, spans, now_ms, &question, err) &&
+		  read_ranges(exchange, &question, err) &&
 		  read_view(exchange, &query.view, err);
 
 	if (ok) {
@@ -128,6 +176,8 @@ bool times_report(struct exchange *exchange, struct spans *spans, int64_t now_ms
 		query.to = question.to;
 		query.wants = question.lanes.len ? wants : NULL;
 		query.ctx = &question;
+		query.ranges = question.ranges;
+		query.range_count = question.range_count;
 		report_write(spans, &query, out);
 	}
 	buf_finish(&question.lanes);

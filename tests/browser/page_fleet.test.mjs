@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { drawn, hasText, pageTests } from "./support/page.mjs";
+import { becomes, drawn, hasText, pageTests } from "./support/page.mjs";
 import { agent, lane, lanes } from "./support/scene.mjs";
 
 const scene = pageTests();
@@ -98,11 +98,45 @@ scene("J, K and Enter open an agent, B goes back", async ({ open }) => {
 	await page.waitForSelector(".fleet-row");
 });
 
+scene(
+	"a row keeps the focus when its lane moves to another group, and when the reader comes back",
+	async ({ broker, open }) => {
+		const page = await open();
+		const focused = () =>
+			page.evaluate(() => document.activeElement?.dataset.lane ?? null);
+		await page.locator(rowOf(lanes.gemini)).focus();
+		broker.publish({
+			lanes: [{ ...lanes.gemini, state: "failed", verb: "Build failed" }],
+		});
+		await hasText(page, "[aria-labelledby=group-failed] .fleet-row", "Build failed");
+		await becomes(page, () => document.activeElement?.dataset?.lane);
+		assert.equal(await focused(), lanes.gemini.id);
+		await page.keyboard.press("Enter");
+		await page.waitForSelector(".transcript");
+		await page.keyboard.press("b");
+		await page.waitForSelector(".fleet-row");
+		await becomes(page, () => document.activeElement?.dataset?.lane);
+		assert.equal(await focused(), lanes.gemini.id);
+	},
+);
+
+scene("what was seen days ago has its day", async ({ broker, open }) => {
+	const seenMs = Date.now() - 3 * 86_400_000;
+	broker.agents.set(agent(4).id, agent(4, { online: false, seenMs }));
+	broker.health = { ...broker.health, completeMs: seenMs };
+	const page = await open();
+	const day = /^\d{1,2} \w{3,4}, \d\d:\d\d$/;
+	const words = await page.locator(`${rowOf(lanes.nightly)} .since`).innerText();
+	assert.match(words.replace("last seen ", ""), day);
+	assert.match(await page.locator(".health time").innerText(), day);
+});
+
 scene("? lists the keys and Esc closes them", async ({ open }) => {
 	const page = await open();
 	await page.waitForSelector(".fleet-row");
 	await page.keyboard.press("?");
 	await page.getByRole("dialog").waitFor();
+	assert.equal(await page.getByRole("dialog").evaluate((it) => (it.scrollHeight > it.clientHeight ? it.scrollTop : "all fits")), 0);
 	await page.keyboard.press("Escape");
 	await page.getByRole("dialog").waitFor({ state: "hidden" });
 });
@@ -134,14 +168,97 @@ scene(
 		await hasText(page, "h1", "No agent yet");
 		assert.deepEqual(await page.locator(".command code").allInnerTexts(), [
 			"perch up --name claude -- claude-agent-acp",
-			'perch agent --prompt "Run the tests" -- opencode acp',
-			"perch up --demo",
+			"perch proxy -- gemini --experimental-acp",
+			"perch run -- make test",
+			"perch invite laptop --relay wss://relay.example",
 		]);
 		await hasText(page, ".words", "copper lantern orbit maple");
 		broker.publish({ agents: [agent(0)], lanes: [lane(0, 1)] });
 		await page.waitForSelector(".fleet-row");
 	},
 	{ empty: true },
+);
+
+scene(
+	"the commands name a relay that is not where commands look by themselves",
+	async ({ broker, open }) => {
+		broker.health = {
+			...broker.health,
+			relay: { state: "ready", url: "wss://relay.example:7447", rttMs: 12 },
+		};
+		broker.owner = { npub: "npub1owner", words: "copper lantern orbit maple" };
+		const page = await open();
+		await hasText(page, "h1", "No agent yet");
+		assert.deepEqual(
+			(await page.locator(".command code").allInnerTexts()).slice(1),
+			[
+				"perch proxy --relay wss://relay.example:7447 -- gemini --experimental-acp",
+				"perch run --relay wss://relay.example:7447 -- make test",
+				"perch invite laptop",
+			],
+		);
+	},
+	{ empty: true },
+);
+
+scene(
+	"the demo agent is played by the button or P, once, and what is wrong is said",
+	async ({ broker, open }) => {
+		broker.demo = "the demo agent runs already";
+		const page = await open();
+		const button = page.getByRole("button", { name: "Play the demo agent" });
+		await button.click();
+		await hasText(page, ".demo", "Not started: the demo agent runs already.");
+		broker.demo = null;
+		await page.keyboard.press("p");
+		await hasText(page, ".demo", "It starts, and shows up here by itself.");
+		assert.ok(await button.isDisabled());
+		await page.keyboard.press("p");
+		await drawn(page);
+		assert.equal(
+			broker.requests.filter((line) => line === "POST /api/demo").length,
+			2,
+		);
+	},
+	{ empty: true },
+);
+
+scene(
+	"what is counted on top is what there is of, and says when nothing works",
+	async ({ broker, open }) => {
+		const page = await open();
+		const tally = page.locator(".tally");
+		await hasText(page, ".tally", "3 working");
+		assert.deepEqual(
+			(await tally.locator(".state").allInnerTexts()).map((text) =>
+				text.replace(/\s+/g, " "),
+			),
+			["3 working", "1 stalled", "1 failed", "2 need you"],
+		);
+		broker.publish({
+			lanes: [...broker.lanes.values()].map((it) => ({ ...it, state: "finished" })),
+			removedCards: [...broker.cards.keys()],
+		});
+		await hasText(page, ".tally", "none working");
+		assert.equal(await tally.locator(".state").count(), 0);
+	},
+);
+
+scene(
+	"a lane and an agent that were forgotten leave the page, and come again when they speak",
+	async ({ broker, open }) => {
+		const page = await open();
+		const row = page.locator(rowOf(lanes.gemini));
+		const { id, agent: whose } = lanes.gemini;
+		const [its, theirs] = [broker.lanes.get(id), broker.agents.get(whose)];
+		assert.ok(its && theirs);
+		await row.waitFor();
+		broker.publish({ removedLanes: [id], removedAgents: [whose] });
+		await row.waitFor({ state: "detached" });
+		assert.equal(await page.locator(".fleet-row").count(), 9);
+		broker.publish({ agents: [theirs], lanes: [its] });
+		await row.waitFor();
+	},
 );
 
 scene("the token leaves the address at once and survives a reload", async ({ open }) => {
@@ -185,7 +302,7 @@ scene(
 		const asked = broker.requests.filter((line) =>
 			line.includes("/api/stream"),
 		).length;
-		assert.ok(asked <= 6, `${asked} requests`);
+		assert.ok(asked <= 10, `${asked} requests`);
 		/* The new token, given to one, serves both. */
 		await first.goto(`${broker.origin}/#rotated`);
 		for (const page of [first, second]) await page.waitForSelector(".fleet-row");
@@ -258,6 +375,7 @@ scene(
 					url: "ws://x",
 					reason: "connection refused",
 					retryAtMs: Date.now() + 3000,
+					sinceMs: Date.now() - 63_000,
 				},
 				missing: [],
 			},
@@ -265,7 +383,7 @@ scene(
 		await hasText(
 			page,
 			".health[data-level=warn]",
-			/relay gone: connection refused, trying again in \d s/,
+			/relay gone \d+:\d\d, trying again in \d s: connection refused/,
 		);
 		broker.publish({
 			health: {
@@ -278,12 +396,27 @@ scene(
 	},
 );
 
+scene("the health line says what is gone, and how it is with the archive", async ({ broker, open }) => {
+	const page = await open();
+	await page.waitForSelector(".health[data-level=ok]");
+	broker.publish({ health: { ...broker.health, gone: 12, archive: { state: "ok", reason: "", aside: "/data/archive.db.broken-1" } } });
+	await hasText(page, ".health[data-level=ok]", /archive begun anew.*complete through .*, 12 frames gone/s);
+	broker.publish({ health: { ...broker.health, archive: { state: "failing", reason: "no space left" } } });
+	await hasText(page, ".health[data-level=warn]", "archive not written: no space left");
+	broker.publish({ health: { ...broker.health, archive: { state: "failing", reason: "read-only", inMemory: true } } });
+	await hasText(page, ".health[data-level=warn]", "archive in memory only: read-only");
+	broker.publish({ health: { ...broker.health, archive: { state: "ok", reason: "" } } });
+	await page.waitForSelector(".health[data-level=ok]");
+});
+
 scene("U shows all times in UTC and says so", async ({ broker, open }) => {
-	broker.health = { ...broker.health, completeMs: Date.UTC(2026, 10, 30, 14, 2, 11) };
+	/* Of today: what is long ago has its day. */
+	const completeMs = Date.now() - 60_000;
+	broker.health = { ...broker.health, completeMs };
 	const page = await open();
 	await page.waitForSelector(".fleet-row");
 	await page.keyboard.press("u");
-	await hasText(page, ".health", "complete through 14:02:11 UTC");
+	await hasText(page, ".health", `complete through ${new Date(completeMs).toISOString().slice(11, 19)} UTC`);
 	await page.keyboard.press("u");
 	await page.locator(".health", { hasText: "UTC" }).waitFor({ state: "detached" });
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { becomes, drawn, hasText, pageTests } from "./support/page.mjs";
+import { becomes, chord, comesTo, drawn, hasText, pageTests, tooSmall, width as pageWidth } from "./support/page.mjs";
 import { reportOf } from "./support/times.mjs";
 import { lanes } from "./support/scene.mjs";
 
@@ -36,11 +36,9 @@ scene("the report is one of the screens: its link, its key, its title, and back 
 	await page.waitForSelector(".report tbody tr");
 	assert.match(await page.title(), /Report · perch$/);
 	assert.equal(await page.locator('.screens [aria-current="page"]').textContent(), "Report");
-	await page.keyboard.press("g");
-	await page.keyboard.press("f");
+	await chord(page, "g", "f");
 	await page.waitForSelector(".fleet-row");
-	await page.keyboard.press("g");
-	await page.keyboard.press("r");
+	await chord(page, "g", "r");
 	await page.waitForSelector(".report tbody tr");
 	await page.goBack();
 	await page.waitForSelector(".fleet-row");
@@ -64,7 +62,31 @@ scene("the figures are those of the broker: totals, lanes, rows and their sum", 
 	assert.ok(await row(page, "terraform plan").locator("code").count());
 });
 
-scene("keys 1 to 4 are the views, and each has the columns it needs", async (tools) => {
+scene("the parts as they are shown add up to the whole as it is shown", async (tools) => {
+	const page = await openReport(tools);
+	let total;
+	await page.route("**/api/report?*", async (route) => {
+		const answer = await (await route.fetch()).json();
+		await route.fulfill({ json: { ...answer, total } });
+	});
+	for (const [model, tool, you, idle, said] of [
+		[151_900, 30_900, 31_400, 900, ["2:32", "0:31", "0:31", "0:01", "3:35"]],
+		[151_900, 0, 61_900, 40, ["2:32", "0.0 s", "1:01", "40 ms", "3:33"]],
+		[1_960, 1_960, 1_140, 2_140, ["2.0 s", "2.0 s", "1.1 s", "2.1 s", "7.2 s"]],
+		[3_599_999, 3_599_999, 2, 0, ["1:00:00", "1:00:00", "2 ms", "0.0 s", "2:00:00"]],
+	]) {
+		total = { model, tool, you, idle };
+		await page.reload();
+		await page.waitForSelector(".report tbody tr");
+		const parts = await page.locator(".went dl dd:nth-of-type(1)").allTextContents();
+		const all = await page.locator(".went > .name").first().textContent();
+		assert.deepEqual([...parts, all.replace("All, ", "")], said);
+		const label = await page.locator(".went .total").getAttribute("aria-label");
+		assert.ok(label.startsWith(`Model ${said[0]}, `), label);
+	}
+});
+
+scene("keys 1 to 5 are the views, and each has the columns it needs", async (tools) => {
 	const { broker } = tools;
 	const page = await openReport(tools);
 	await page.keyboard.press("2");
@@ -76,12 +98,16 @@ scene("keys 1 to 4 are the views, and each has the columns it needs", async (too
 	await page.keyboard.press("4");
 	await page.waitForSelector(".histogram");
 	assert.match(await page.locator("thead").textContent(), /total.*min.*avg.*max.*σ/);
+	await page.keyboard.press("5");
+	await page.waitForSelector(".flame-graph");
 	await page.keyboard.press("1");
 	await page.waitForSelector("tfoot");
 	assert.equal(await param(page, "view"), null);
 	/* A digit chose no option of the card that waits. */
 	assert.deepEqual(broker.posts, []);
 	await page.getByRole("tab", { name: "Flat" }).focus();
+	await page.keyboard.press("ArrowLeft");
+	await page.waitForSelector(".flame-graph");
 	await page.keyboard.press("ArrowLeft");
 	await page.waitForSelector(".histogram");
 	assert.equal(await page.evaluate(() => document.activeElement.textContent), "Live");
@@ -217,8 +243,7 @@ scene("what goes on is asked for again, only while somebody can see it", async (
 	});
 	await drawn(page);
 	const hidden = asked(broker).length;
-	await page.keyboard.press("g");
-	await page.keyboard.press("f");
+	await chord(page, "g", "f");
 	await page.waitForSelector(".fleet-row");
 	assert.ok(asked(broker).length <= hidden + 1);
 	assert.match(asked(broker)[0], /from=\d+$|from=\d+&/);
@@ -262,12 +287,6 @@ scene("axe finds nothing on the report, in both themes, wide and on a phone; the
 						({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html }) => html.slice(0, 160)).join(" | ")}`));
 				assert.deepEqual(found, [], `${view} ${width} ${colorScheme}`);
 			}
-	assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 375);
-	const small = await page.evaluate(() =>
-		[...document.querySelectorAll("button, select, .button, .screens a")]
-			.filter((e) => e.checkVisibility() && !e.classList.contains("link"))
-			.map((e) => [e.textContent.slice(0, 20), e.getBoundingClientRect()])
-			.filter(([, box]) => box.width && box.height < 43.5)
-			.map(([text, { height }]) => `${text} ${height}`));
-	assert.deepEqual(small, []);
+	await comesTo(page, pageWidth, 375);
+	await comesTo(page, tooSmall, []);
 });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { hasText, pageTests } from "./support/page.mjs";
+import { becomes, hasText, holderOf, pageTests } from "./support/page.mjs";
 import { cards, lane, lanes, row } from "./support/scene.mjs";
 
 const scene = pageTests();
@@ -14,11 +14,11 @@ scene(
 		const second = await browser.tab(`${broker.origin}/`);
 		try {
 			await second.waitForSelector(".fleet-row");
-			assert.equal(broker.streams.size, 1);
+			await broker.until(() => broker.streams.size === 1);
 			broker.publish({ lanes: [{ ...lanes.gemini, object: "npm run deploy" }] });
 			for (const page of [first, second])
 				await hasText(page, rowOf(lanes.gemini), "npm run deploy");
-			assert.equal(broker.streams.size, 1);
+			await broker.until(() => broker.streams.size === 1);
 			assert.deepEqual(second.violations, []);
 		} finally {
 			await second.close();
@@ -54,12 +54,11 @@ scene(
 		await page.evaluate(() => {
 			window.sameDocument = true;
 		});
-		const { port } = broker;
-		await broker.stop();
+		broker.kill();
 		await hasText(
 			page,
 			".health[data-level=warn]",
-			/broker gone 0:0\d, trying again/,
+			/broker gone \d:\d\d, trying again/,
 		);
 		/* Meanwhile: a row, the end of another, one that never was; and the ring is new. */
 		broker.forget();
@@ -83,7 +82,7 @@ scene(
 			broker.rows.get(lanes.claude.id).filter(({ id }) => id !== "row-98"),
 		);
 		broker.cards.delete("card-1");
-		await broker.start(port);
+		broker.revive();
 		await hasText(page, ".entry", "while you were away");
 		await hasText(page, ".entry", "225 checks pass");
 		await page.locator(".entry[data-row=row-98]").waitFor({ state: "detached" });
@@ -145,5 +144,79 @@ scene(
 		await hasText(page, rowOf(lanes.gemini), "thirteen");
 		stream.write("\n");
 		await hasText(page, rowOf(lanes.gemini), "vierzehn ✓");
+	},
+);
+
+/* A tab in the background may be stopped by its system with the lock in its hand. */
+scene(
+	"a leading tab that sleeps is led on by one that is looked at, and catches up when it wakes",
+	async ({ broker, browser, open }) => {
+		const tabs = [];
+		for (let i = 0; i < 3; i++) {
+			tabs.push(await open());
+			await tabs[i].waitForSelector(".fleet-row");
+		}
+		await broker.until(() => broker.streams.size === 1);
+		const asleep = await holderOf(tabs, "perch-stream");
+		const [second, third] = tabs.filter((tab) => tab !== asleep);
+		const debug = await browser.context.newCDPSession(asleep);
+		await debug.send("Debugger.enable");
+		const paused = new Promise((resolve) => debug.once("Debugger.paused", resolve));
+		await debug.send("Debugger.pause");
+		await paused;
+		broker.publish({ lanes: [{ ...lanes.gemini, object: "npm run asleep" }] });
+		/* As when a tab comes back to the front: time has passed. */
+		await second.evaluate(() => {
+			const real = Date.now;
+			Date.now = () => real() + 60_000;
+		});
+		for (const page of [second, third])
+			await hasText(page, rowOf(lanes.gemini), "npm run asleep");
+		/* Which the others did not have from the one that sleeps. */
+		await broker.until(() => broker.streams.size === 2);
+		broker.publish({ lanes: [{ ...lanes.gemini, object: "npm run awake" }] });
+		await debug.send("Debugger.resume");
+		await debug.send("Debugger.disable");
+		for (const page of [asleep, second, third])
+			await hasText(page, rowOf(lanes.gemini), "npm run awake");
+		await broker.until(() => broker.streams.size === 1);
+		broker.publish({ lanes: [{ ...lanes.gemini, object: "npm run on" }] });
+		for (const page of [asleep, second, third])
+			await hasText(page, rowOf(lanes.gemini), "npm run on");
+		/* It is in line again. */
+		await third.close();
+		await second.close();
+		await broker.until(() => broker.streams.size === 1);
+		broker.publish({ lanes: [{ ...lanes.gemini, object: "npm run alone" }] });
+		await hasText(asleep, rowOf(lanes.gemini), "npm run alone");
+	},
+);
+
+scene(
+	"after a sleep a connection that says nothing is not waited for, and nothing is amber",
+	async ({ broker, open }) => {
+		const page = await open();
+		await page.waitForSelector(".fleet-row");
+		broker.publish({ lanes: [{ ...lanes.gemini, object: "npm run before" }] });
+		await hasText(page, rowOf(lanes.gemini), "npm run before");
+		await page.evaluate(() => {
+			window.levels = [];
+			new MutationObserver(() =>
+				window.levels.push(document.querySelector(".health").dataset.level),
+			).observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+		});
+		const opened = () => broker.requests.filter((line) => line.includes("/api/stream"));
+		const before = opened().length;
+		await page.evaluate(() => {
+			const real = Date.now;
+			Date.now = () => real() + 600_000;
+		});
+		await broker.until(() => opened().length > before);
+		assert.match(opened().at(-1), /\?cursor=ring-1$/);
+		broker.publish({ lanes: [{ ...lanes.gemini, object: "npm run after" }] });
+		await hasText(page, rowOf(lanes.gemini), "npm run after");
+		await becomes(page, () => window.levels.length > 0);
+		assert.deepEqual([...new Set(await page.evaluate(() => window.levels))], ["ok"]);
+		await broker.until(() => broker.streams.size === 1);
 	},
 );

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { drawn, hasText, pageTests } from "./support/page.mjs";
-import { lanes, row } from "./support/scene.mjs";
+import { becomes, comesTo, drawn, hasText, pageTests } from "./support/page.mjs";
+import { lane, lanes, pos, row } from "./support/scene.mjs";
 
 const scene = pageTests();
 const of = lanes.claude;
@@ -23,10 +23,19 @@ const line = (n) =>
 	});
 
 const scroller = (page) => page.locator(".transcript");
-const gap = (page) =>
-	scroller(page).evaluate((e) =>
-		Math.round(e.scrollHeight - e.clientHeight - e.scrollTop),
-	);
+const atBottom = (page) =>
+	becomes(page, () => {
+		const e = document.querySelector(".transcript");
+		return Math.round(e.scrollHeight - e.clientHeight - e.scrollTop) <= 1;
+	});
+/* The reader's turn of the wheel is over: the view has not moved from one frame to the next. */
+async function rested(page) {
+	const top = () => scroller(page).evaluate((e) => e.scrollTop);
+	for (let was = null, now = await top(); was !== now; now = await top()) {
+		was = now;
+		await drawn(page);
+	}
+}
 /* Where a row stands on the screen. */
 const placeOf = (page, n) =>
 	page
@@ -53,24 +62,23 @@ scene(
 		await hasText(page, ".entry", /line 100\./);
 		broker.publish({ rows: [line(101)] });
 		await hasText(page, ".entry", /line 101\./);
-		await drawn(page);
-		assert.ok((await gap(page)) <= 1);
+		await atBottom(page);
 		await scroller(page).hover();
 		await page.mouse.wheel(0, -400);
 		await page.waitForFunction(() => {
 			const e = document.querySelector(".transcript");
 			return e.scrollHeight - e.clientHeight - e.scrollTop > 300;
 		});
+		await rested(page);
 		const n = await inView(page);
 		const before = await placeOf(page, n);
 		broker.publish({ rows: [line(102), line(103)] });
 		await hasText(page, ".new-rows", "2 new ↓");
-		assert.equal(await placeOf(page, n), before);
+		await comesTo(page, () => placeOf(page, n), before);
 		await page.locator(".new-rows").click();
 		await hasText(page, ".entry", /line 103\./);
-		await drawn(page);
-		assert.ok((await gap(page)) <= 1);
-		assert.equal(await page.locator(".new-rows").count(), 0);
+		await atBottom(page);
+		await page.locator(".new-rows").waitFor({ state: "detached" });
 	},
 );
 
@@ -93,8 +101,7 @@ scene(
 		});
 		broker.publish({ rows: [line(61)] });
 		await hasText(page, ".entry", /line 61\./);
-		await drawn(page);
-		assert.ok((await gap(page)) <= 1);
+		await atBottom(page);
 	},
 );
 
@@ -111,11 +118,11 @@ scene(
 		});
 		const asked = new RegExp("GET /api/rows.*before=");
 		await broker.until(() => broker.requests.some((request) => asked.test(request)));
-		await drawn(page);
+		await rested(page);
 		const n = await inView(page);
 		const before = await placeOf(page, n);
 		await drawn(page);
-		assert.equal(await placeOf(page, n), before);
+		await comesTo(page, () => placeOf(page, n), before);
 		/* All the way up, page by page. */
 		await scroller(page).focus();
 		await page.waitForFunction(() => {
@@ -133,8 +140,8 @@ scene(
 		await hasText(page, ".entry", /line 5000\./);
 		await scroller(page).hover();
 		for (let i = 0; i < 30; i++) await page.mouse.wheel(0, -2000);
-		await drawn(page);
-		assert.ok((await page.locator(".entry").count()) < 120);
+		await rested(page);
+		await becomes(page, () => document.querySelectorAll(".entry").length < 120);
 	},
 );
 
@@ -252,10 +259,9 @@ scene(
 		broker.putRow(
 			row(of, 201, "raw", { kind: "x-custom", json: '{"a":1}', bytes: 9000 }),
 		);
-		broker.events.set(`${of.agent}/6566b2e0aaaaaaaa/201`, {
-			seq: 201,
-			payload: { whole: "event" },
-		});
+		broker.raw.set(of.id, [
+			{ pos: pos(201), t: 1, kind: "x-custom", text: '{"whole":"event"}' },
+		]);
 		const page = await openAgent();
 		await hasText(page, ".fold", /Thought for .*, 3 words/);
 		assert.equal(await page.getByText("one two three").count(), 0);
@@ -280,6 +286,23 @@ scene("a link to a row far back finds it", async ({ broker, openAgent }) => {
 	assert.ok(await page.locator(".entry[data-row=row-250]").isVisible());
 });
 
+scene(
+	"a lane that only the archive has is read there; one that nobody has is said to be none",
+	async ({ broker, open }) => {
+		const gone = lane(0, 77);
+		for (let seq = 1; seq <= 40; seq++)
+			broker.putRow(row(gone, seq, "message", { text: `Said ${seq}`, end: Date.now() }));
+		const page = await open(`/lane/${gone.id}/row-12?at=${pos(12)}`);
+		await page.waitForSelector(".entry[data-row=row-12][data-current]");
+		await hasText(page, ".agent-head", "in the archive");
+		assert.equal(await page.locator(".composer").count(), 0);
+		await page.evaluate((id) => {
+			location.hash = `#/lane/${id}`;
+		}, lane(0, 78).id);
+		await hasText(page, "h1", "No such agent here");
+	},
+);
+
 scene("every kind of row says what happened", async ({ openAgent }) => {
 	const page = await openAgent(of, "row-1");
 	for (const [id, words] of [
@@ -290,8 +313,8 @@ scene("every kind of row says what happened", async ({ openAgent }) => {
 		["row-12", /Plan 3 of 5[^]*Rebuild from clean and stage it/],
 		["row-14", /Read 4 files[^]*src\/server\.h/],
 		["row-20", /Edited src\/router\.c\s+\+5 −2/],
-		["row-31", /17 frames missing, asked for[^]*frames 4,812–4,828/],
-		["row-39", /You allowed make test allow once\s*44 s/],
+		["row-31", /17 frames are missing: the agent was asked for them[^]*frames 4,812–4,828/],
+		["row-39", /You allowed make test once\s*44 s/],
 		[
 			"row-83",
 			/Ran make test failed \(2\)[^]*FAIL[^]*Its beginning and its end, \d+ bytes of 18 KB/,

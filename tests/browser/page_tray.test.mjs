@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { drawn, hasText, pageTests } from "./support/page.mjs";
+import { comesTo, drawn, hasText, pageTests } from "./support/page.mjs";
 import { card, cards, lanes } from "./support/scene.mjs";
 
 const scene = pageTests();
@@ -72,8 +72,14 @@ scene(
 	async ({ broker, open }) => {
 		const page = await open();
 		await page.waitForSelector(cardOf("card-2"));
-		await page.keyboard.press("a");
-		await page.keyboard.press("a");
+		/* Pressed at once, and heard of late: the page was busy. */
+		await page.evaluate(() => {
+			const [first, second] = [0, 1].map(() => new KeyboardEvent("keydown", { key: "a", bubbles: true }));
+			document.body.dispatchEvent(first);
+			const begun = performance.now();
+			while (performance.now() < begun + 700);
+			document.body.dispatchEvent(second);
+		});
 		await hasText(page, `${cardOf("card-1")} .receipt`, "is being sent");
 		await drawn(page);
 		assert.equal(broker.posts.length, 1);
@@ -177,7 +183,7 @@ scene("a card that ends without our answer says how", async ({ broker, open }) =
 	for (const [outcome, words] of [
 		["timed_out", "nobody answered in time"],
 		["turn_ended", "the turn ended"],
-		["restarted", "started anew"],
+		["restarted", "started again"],
 		["uncertain", "not known"],
 	]) {
 		broker.publish({ cards: [{ ...cards.claude, state: "over", outcome }] });
@@ -269,4 +275,29 @@ scene("an edit shows its diff in the card", async ({ broker, open }) => {
 	await hasText(page, `${cardOf("card-d")} .card-body`, "deploy/nginx.conf");
 	await hasText(page, `${cardOf("card-d")} .added`, "listen 443;");
 	await hasText(page, `${cardOf("card-d")} .removed`, "listen 80;");
+});
+
+scene("five requests of three agents are in sight at once, each with its options", async ({ broker, open }) => {
+	for (const [i, of] of [lanes.claude, lanes.codex, lanes.opencode].entries()) {
+		const more = card(of, `more-${i}`, { text: "make\n".repeat(50) });
+		broker.cards.set(more.id, more);
+	}
+	const page = await open();
+	await page.waitForSelector(cardOf("more-2"));
+	await comesTo(page, () => page.locator(".card-options > *").count(), 4 + 3 + 3 * 4);
+	/* All of one moment; of each card two lines of what is asked for. */
+	const wrong = () =>
+		page.evaluate(() => {
+			const tray = document.querySelector(".tray").getBoundingClientRect();
+			const out = tray.height <= 900 / 3 + 1 ? [] : [`the tray is ${tray.height} high`];
+			for (const element of document.querySelectorAll(".card-options > *")) {
+				const { top, bottom, left, width } = element.getBoundingClientRect();
+				if (bottom > tray.bottom || !element.contains(document.elementFromPoint(left + width / 2, (top + bottom) / 2)))
+					out.push(`${element.textContent} ends at ${bottom} of ${tray.bottom}`);
+			}
+			for (const body of document.querySelectorAll(".card-body"))
+				if (body.getBoundingClientRect().height < 36) out.push(`${body.getBoundingClientRect().height} of a body`);
+			return out;
+		});
+	await comesTo(page, wrong, []);
 });

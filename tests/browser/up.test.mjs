@@ -1,9 +1,13 @@
 // The whole of Perch in a real browser: real agents, a real relay, the page they end up on.
 import assert from "node:assert/strict";
+import { randomInt } from "node:crypto";
+import { createServer } from "node:net";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Up, until } from "../program/support/up.mjs";
+import { TIMEOUT_MS } from "../program/support/timeout.mjs";
 import { openBrowser } from "./support/chromium.mjs";
+import { becomes, chord } from "./support/page.mjs";
 
 const SDK_AGENT = fileURLToPath(new URL("../program/support/acp-agent.mjs", import.meta.url));
 
@@ -12,8 +16,8 @@ before(async () => { browser = await openBrowser(); });
 after(async () => { await browser.close(); });
 
 /** `perch up` with the SDK agent, its first prompt already played; and the page of its lane. */
-async function withAgent(run, { permissions = "ask" } = {}) {
-	const up = await new Up(["--name", "sdk", "--channel", "lab", "--permissions", permissions,
+async function withAgent(run, { permissions = "ask", more = [] } = {}) {
+	const up = await new Up(["--name", "sdk", "--channel", "lab", "--permissions", permissions, ...more,
 		"--", process.execPath, SDK_AGENT]).ready();
 	let page;
 	try {
@@ -30,6 +34,19 @@ async function withAgent(run, { permissions = "ask" } = {}) {
 	}
 }
 
+/** A port below those that the system gives to whoever asks for any: while nobody listens there it is nobody else's. */
+async function portToKeep() {
+	for (;;) {
+		const server = createServer(), port = randomInt(10_000, 32_000);
+		const took = await new Promise((resolve) =>
+			server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)));
+		if (took) {
+			await new Promise((resolve) => server.close(resolve));
+			return port;
+		}
+	}
+}
+
 async function prompt(page, text) {
 	await page.locator("textarea").fill(text);
 	await page.locator("textarea").press("Control+Enter");
@@ -38,13 +55,13 @@ async function prompt(page, text) {
 const rowsOf = (up, lane) => up.rows(lane.id);
 const turnsOf = (rows) => rows.filter((row) => row.type === "turn");
 
-test("the demo is seen in the fleet, and its permission is answered by one key", { timeout: 120000 }, async () => {
+test("the demo is seen in the fleet, and its permission is answered by one key", { timeout: 300_000 }, async () => {
 	const up = await new Up(["--demo"]).ready();
 	const page = await browser.tab(up.url.href);
 	try {
 		await page.locator(".card").first().waitFor();
 		const card = (await up.fleet()).cards[0];
-		assert.match(await page.title(), /^\(1\)/);
+		await becomes(page, () => document.title.startsWith("(1)"));
 		await page.keyboard.press("a");
 		await until(async () => (await up.rows(card.lane)).some((row) =>
 			row.type === "permission" && row.nonce === card.id && row.state === "allowed" && row.by === "you"), "the receipt");
@@ -57,18 +74,16 @@ test("the demo is seen in the fleet, and its permission is answered by one key",
 	}
 });
 
-test("what the demo did is on the timeline and in the report", { timeout: 120000 }, async () => {
+test("what the demo did is on the timeline and in the report", { timeout: 300_000 }, async () => {
 	const up = await new Up(["--demo"]).ready();
 	const page = await browser.tab(up.url.href);
 	try {
 		await page.locator(".card").first().waitFor();
-		await page.keyboard.press("g");
-		await page.keyboard.press("t");
+		await chord(page, "g", "t");
 		await page.locator(".lanes li").first().waitFor();
 		/* It waits for the owner, in the strip and as a span. */
 		await until(() => page.evaluate(() => window.__perch.timeline.spans().some(({ kind, open }) => kind === 3 && open)), "the wait");
-		await page.keyboard.press("g");
-		await page.keyboard.press("r");
+		await chord(page, "g", "r");
 		await page.locator(".report tbody tr").filter({ hasText: "Waiting for you" }).waitFor();
 		await page.keyboard.press("2");
 		await page.locator(".report tbody tr").filter({ hasText: "Turn" }).first().waitFor();
@@ -80,7 +95,7 @@ test("what the demo did is on the timeline and in the report", { timeout: 120000
 	}
 });
 
-test("a permission approved in the page reaches the agent; the card goes only on its receipt", { timeout: 120000 }, () =>
+test("a permission approved in the page reaches the agent; the card goes only on its receipt", { timeout: 300_000 }, () =>
 	withAgent(async ({ up, page, lane }) => {
 		await prompt(page, "permission\nsay done");
 		const card = page.locator(".card").first();
@@ -94,12 +109,14 @@ test("a permission approved in the page reaches the agent; the card goes only on
 		process.kill(harness, "SIGCONT");
 		await card.waitFor({ state: "detached" });
 		await page.locator(".transcript", { hasText: "done" }).waitFor();
-		const rows = await rowsOf(up, lane);
+		const rows = await until(async () => {
+			const got = await rowsOf(up, lane);
+			return got.some((row) => row.type === "tool" && row.status === "completed") && got;
+		}, "the end of the call");
 		assert.equal(rows.filter((row) => row.type === "permission" && row.state === "allowed").length, 1);
-		assert.ok(rows.some((row) => row.type === "tool" && row.status === "completed"));
 	}));
 
-test("stop cancels the turn and holds the queue until it is released", { timeout: 120000 }, () =>
+test("stop cancels the turn and holds the queue until it is released", { timeout: 300_000 }, () =>
 	withAgent(async ({ up, page, lane }) => {
 		await prompt(page, "stall");
 		await until(async () => (await up.fleet()).lanes[0].turn?.state === "running", "the turn");
@@ -117,7 +134,7 @@ test("stop cancels the turn and holds the queue until it is released", { timeout
 		await until(async () => turnsOf(await rowsOf(up, lane)).length === 2, "the second turn");
 	}));
 
-test("a relay killed in mid-turn: the page catches up by itself, nothing lost, nothing doubled", { timeout: 180000 }, () =>
+test("a relay killed in mid-turn: the page catches up by itself, nothing lost, nothing doubled", { timeout: 300_000 }, async () =>
 	withAgent(async ({ up, page, lane }) => {
 		await page.evaluate(() => { window.notReloaded = true; });
 		await prompt(page, "markers 40 150");
@@ -128,16 +145,16 @@ test("a relay killed in mid-turn: the page catches up by itself, nothing lost, n
 		const rows = await until(async () => {
 			const got = await rowsOf(up, lane);
 			return turnsOf(got).length === 1 && got;
-		}, "the end of the turn", 90000);
+		}, "the end of the turn", 2 * TIMEOUT_MS);
 		const text = rows.filter((row) => row.type === "message").map((row) => row.text).join("");
 		const seen = [...text.matchAll(/\[marker (\d+)\]/g)].map((match) => Number(match[1]));
 		assert.deepEqual(seen, [...Array(40).keys()]);
 		assert.equal(new Set(rows.map((row) => row.id)).size, rows.length);
 		await page.locator(".transcript", { hasText: /marker 39\]/ }).waitFor();
 		assert.equal(await page.evaluate(() => window.notReloaded), true);
-	}));
+	}, { more: ["--relay-listen", `127.0.0.1:${await portToKeep()}`] }));
 
-test("hostile text in agent output stays text", { timeout: 120000 }, () =>
+test("hostile text in agent output stays text", { timeout: 300_000 }, () =>
 	withAgent(async ({ page }) => {
 		const evil = `<img src=x onerror=alert(1)><script>alert(2)</script> [x](javascript:alert(3)) \u202eevil\u202c \u001b[31mred\u001b[0m`;
 		await prompt(page, `say ${evil}`);
@@ -147,7 +164,7 @@ test("hostile text in agent output stays text", { timeout: 120000 }, () =>
 		assert.deepEqual(page.dialogs, []);
 	}));
 
-test("a second tab shows the same and follows live", { timeout: 120000 }, () =>
+test("a second tab shows the same and follows live", { timeout: 300_000 }, () =>
 	withAgent(async ({ up, page }) => {
 		const second = await browser.tab(page.url());
 		try {

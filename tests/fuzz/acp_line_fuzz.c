@@ -28,8 +28,27 @@ static void check_line(const struct acp_line *line)
 	assert(is_inside(line->chunk, text));
 }
 
+static bool same_place(struct slice a, struct slice b)
+{
+	return a.ptr == b.ptr && a.len == b.len;
+}
+
+/* However the lines before it look, a line is read as it is alone. */
+static void check_alike(const struct acp_line *a, const struct acp_line *b)
+{
+	assert(a->shape == b->shape && same_place(a->text, b->text));
+	assert(same_place(a->id, b->id) && same_place(a->method, b->method));
+	assert(same_place(a->params, b->params) && same_place(a->result, b->result));
+	assert(same_place(a->error, b->error) && same_place(a->session, b->session));
+	assert(same_place(a->update, b->update) && same_place(a->chunk, b->chunk));
+	assert(a->id_is_plain == b->id_is_plain && a->has_secrets == b->has_secrets &&
+	       a->params_is_object == b->params_is_object &&
+	       a->repairable == b->repairable && a->fault.code == b->fault.code);
+}
+
 static void feed_lines(struct feed *feed, struct slice input)
 {
+	struct acp_alike alike = {0};
 	struct uuid channel = {"7b1f0c52-5a0e-4c9b-9f8e-3d2c6a41e0d7"};
 	const struct feed_context context = {.channel = &channel};
 	struct feed_time now = {1796000000000, 0};
@@ -38,10 +57,12 @@ static void feed_lines(struct feed *feed, struct slice input)
 
 	buf_init(&whole, 16 << 20);
 	for (int i = 0; slice_take_until(&input, '\n', &text); i++, now.monotonic_ms++) {
-		struct acp_line line;
+		struct acp_line line, again;
 
 		acp_line_scan(text, &line);
 		check_line(&line);
+		acp_line_scan_alike(text, &alike, &again);
+		check_alike(&line, &again);
 		(void)feed_line(feed, now, &context, i % 3 ? FEED_READ : FEED_WRITE,
 				&line, text.len, SLICE_EMPTY, &whole);
 	}

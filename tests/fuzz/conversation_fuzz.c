@@ -8,6 +8,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include <uv.h>
+
 #include "agent/queue.h"
 #include "agent/turns.h"
 #include "wire/base/mem.h"

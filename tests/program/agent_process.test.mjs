@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { perchBin } from "./support/perch.mjs";
 import { Harness, SmallRelay, scriptedAgent, withHarness } from "./support/harness.mjs";
-import { isAlive } from "./support/up.mjs";
+import { isAlive, until } from "./support/up.mjs";
 
 test("an agent sees its folder, pipes, and nothing of ours", () => withHarness(async (harness) => {
 	await harness.turn("inside");
@@ -39,6 +39,30 @@ test("an agent that ends before it answered anything has failed, whatever its st
 	await harness.event("agent_respawning");
 }, [], { ready: false, agentEnv: { AGENT_CRASH: "0" } }));
 
+test("an agent that does not answer initialize in time is started again, and said so", () => withHarness(async (harness) => {
+	const { payload } = await harness.event("agent_exited");
+	assert.match(payload.error, /did not answer initialize within --start-timeout \(SIGTERM\)/);
+	await harness.event("agent_respawning");
+}, ["--start-timeout", "1"], { ready: false, command: [process.execPath, "-e", "setInterval(() => {}, 1e6)"] }));
+
+test("asked twice to stop, it waits for no agent, and still has its last word", async () => {
+	const harness = await Harness.start([], { agentEnv: { AGENT_STAY: "1" } });
+	await harness.turn("ignoreterm");
+	harness.child.kill("SIGINT");
+	while (!harness.stderr.includes("stopping"))
+		await new Promise((resolve) => setTimeout(resolve, 10));
+	harness.child.kill("SIGINT");
+	assert.deepEqual(await harness.exited, { code: 0, signal: null });
+	const { payload } = harness.ofKind("agent_exited")[0];
+	assert.deepEqual([payload.signal, payload.reason], ["SIGKILL", "stopped"]);
+	assert.equal(harness.ofKind("harness_stopping")[0].payload.reason, "interrupted");
+	await harness.leave();
+	const again = await Harness.start([], { again: harness });
+	await again.turn("say one");
+	assert.equal(again.ofKind("observer_telemetry_gap").length, 0, "no unclean stop is told");
+	await again.stop();
+});
+
 test("an agent that never reads its stdin is ended with that reason", () => withHarness(async (harness) => {
 	await harness.prompt("deafflood 40000");
 	const { payload } = await harness.event("agent_exited");
@@ -66,7 +90,7 @@ test("three crashes in a minute open the circuit", () => withHarness(async (harn
 	assert.equal(payload.cooldownMs, 300000);
 	assert.equal(harness.ofKind("agent_exited").length, 3);
 	assert.deepEqual(harness.ofKind("agent_respawning").map((event) => event.payload.delayMs), [1000, 2000]);
-}, [], { ready: false, agentEnv: { AGENT_CRASH: "9" } }));
+}, [], { ready: false, command: ["/bin/sh", "-c", "exit 9"] })); // Node takes its time to start
 
 test("a stopped agent is shown, and when it goes on", () => withHarness(async (harness) => {
 	const { pid } = harness.ofKind("agent_initialized")[0].payload;
@@ -160,6 +184,10 @@ for (const [args, wanted] of [
 	[["--control", "some", "--", "x"], /want none, approve or full/],
 	[["--permissions", "maybe", "--", "x"], /want ask, allow or reject/],
 	[["--channel", "a", "--channel", "a", "--", "x"], /--channel a: given twice/],
+	[["--channel", "", "--", "x"], /--channel takes a UUID or a name of 1 to 200 bytes of plain text, got ""/],
+	[["--channel", "a\nb", "--", "x"], /--channel takes .* got "a.*b"/],
+	[["--prompt", " ", "--", "x"], /--prompt: there is no text/],
+	[["--", ""], /the command is "": want a program/],
 ]) {
 	test(`${args.slice(0, 2).join(" ")} is refused with what was wanted`, async () => {
 		const harness = await Harness.start([], { ready: false, ownerHere: false });
@@ -207,8 +235,9 @@ test("a broken attestation is one line that says what to do", () => withHarness(
 
 test("stopping in a backlog: what cannot leave in time is told by the last word", async () => {
 	const harness = await Harness.start(["--tick-ms", "1000"]);
-	await harness.prompt("heavy 60000 20");
-	await harness.event("acp_read", (payload) => payload.params?.update?.content?.text?.startsWith("heavy 0"));
+	const file = join(harness.work, "written");
+	await harness.prompt(`heavy 60000 40\ntouch ${file}`); // more than leaves meanwhile and in its last seconds
+	await until(() => existsSync(file), "all of it to be written");
 	harness.child.kill("SIGTERM");
 	assert.deepEqual(await harness.exited, { code: 0, signal: null });
 	const last = harness.events.all.at(-1);

@@ -72,6 +72,20 @@ test("what an agent left running survives the crash of another", async () => {
 	assert.ok(!isAlive(pid), "nothing outlives the harness");
 });
 
+/** An agent that starts at once: Node takes its time, and three crashes count within a minute only. */
+const shellAgent = ["/bin/sh", "-c", `while read -r line; do
+	id=\${line#*'"id":'}
+	id=\${id%%,*}
+	case $line in
+	*'"method":"initialize"'*) result='{"protocolVersion":1,"agentCapabilities":{},"authMethods":[]}' ;;
+	*'"method":"session/new"'*) result='{"sessionId":"s'$$'"}' ;;
+	*'"text":"crash'*) kill -9 $$ ;;
+	*'"method":"session/prompt"'*) result='{"stopReason":"end_turn"}' ;;
+	*) continue ;;
+	esac
+	printf '{"jsonrpc":"2.0","id":%s,"result":%s}\\n' "$id" "$result"
+done`];
+
 test("a channel whose slot crashes again and again moves to one that is better off", () => withHarness(async (harness) => {
 	const [first] = channelsOf(harness);
 	await allReady(harness, 2);
@@ -89,7 +103,7 @@ test("a channel whose slot crashes again and again moves to one that is better o
 	assert.equal(done.payload.stopReason, "end_turn");
 	assert.equal(done.agentIndex, 1);
 	assert.equal((await feedState(harness)).slots[0].state, "circuit_open");
-}, ["--slots", "2"]));
+}, ["--slots", "2"], { command: shellAgent }));
 
 test("a run over several slots ends when every channel has had its prompt", async () => {
 	const harness = await Harness.start(["--slots", "2", "--channel", "b", "--channel", "c", "--prompt", "say done"], { ready: false });

@@ -1,6 +1,6 @@
 // Turns of `perch agent`: an agent on the official SDK, events opened by nostr-tools.
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Harness, withHarness } from "./support/harness.mjs";
@@ -29,6 +29,12 @@ test("lines travel byte for byte, whatever they hold", () => withHarness(async (
 	await harness.turn("unknown\nu2028\nsplit\ncrlf");
 	assert.equal(harness.said(), "one\u2028two\u0085three" + "split é✓🙂 end" + "crlf");
 	assert.ok(updatesOf(harness).some(({ sessionUpdate, x }) => sessionUpdate === "future_thing" && x.length === 2));
+}));
+
+test("an update by another tag is shown as it came, and harms nothing", () => withHarness(async (harness) => {
+	assert.equal((await harness.turn("mistagged\nsay after")).stopReason, "end_turn");
+	assert.ok(harness.ofKind("acp_read").some(({ payload }) => payload.params?.update?.type === "agent_message_chunk"));
+	assert.ok(harness.said().endsWith("after"));
 }));
 
 test("no marker of a flood is lost or doubled", () => withHarness(async (harness) => {
@@ -114,18 +120,20 @@ test("a second answer to a prompt ends no other turn", () => withHarness(async (
 }));
 
 test("a turn's end says how long each part took", () => withHarness(async (harness) => {
-	await harness.prompt("sleep 200");
+	const file = join(harness.work, "go");
+	await harness.prompt(`await ${file}`);
 	const waiting = await harness.prompt("sleep 50\nsay at last\nsleep 50");
 	assert.equal(waiting.status, "queued");
+	writeFileSync(file, "");
 	await harness.untilSaid("at last");
 	const done = (await harness.events.wait(({ kind, payload }) => kind === "turn_completed" && payload.firstOutputMs !== undefined, "a turn with output")).payload;
-	assert.ok(done.queueWaitMs >= 100, JSON.stringify(done));
-	assert.ok(done.sessionMs >= 0 && done.firstOutputMs >= 50 && done.durationMs >= done.firstOutputMs + 50, JSON.stringify(done));
+	assert.ok(done.queueWaitMs > 0, JSON.stringify(done));
+	assert.ok(done.sessionMs >= 0 && done.firstOutputMs >= 40 && done.durationMs >= done.firstOutputMs, JSON.stringify(done));
 }));
 
 test("a stopped harness goes on where it was: its own sleep is no silence of the agent", () => withHarness(async (harness) => {
 	const file = join(harness.work, "awake");
-	await harness.prompt(`say going\nsleep 4000\ntouch ${file}\nsleep 500\nsay through`);
+	await harness.prompt(`say going\nsleep 10000\ntouch ${file}\nsleep 500\nsay through`);
 	await harness.untilSaid("going");
 	harness.child.kill("SIGSTOP");
 	while (!existsSync(file))
@@ -134,7 +142,7 @@ test("a stopped harness goes on where it was: its own sleep is no silence of the
 	const done = await harness.completed();
 	assert.deepEqual([done.stopReason, done.cancelledBy], ["end_turn", undefined]);
 	assert.ok(harness.said().endsWith("through"));
-}, ["--idle-timeout", "2"]));
+}, ["--idle-timeout", "8"]));
 
 test("updates before the answer to session/new and after a turn's end are kept", () => withHarness(async (harness) => {
 	const early = harness.ofKind("acp_read").find(({ payload }) => payload.params?.update?.sessionUpdate === "available_commands_update");
@@ -156,10 +164,12 @@ test("an error of the agent ends the turn with its words", () => withHarness(asy
 }));
 
 test("prompts of a channel wait for each other", () => withHarness(async (harness) => {
-	assert.equal((await harness.prompt("sleep 300\nsay first,")).status, "started");
+	const file = join(harness.work, "go");
+	assert.equal((await harness.prompt(`await ${file}\nsay first,`)).status, "started");
 	const second = await harness.prompt("say second,");
 	assert.deepEqual([second.status, second.position], ["queued", 1]);
 	assert.deepEqual((await harness.prompt("say third")).position, 2);
+	writeFileSync(file, "");
 	await harness.untilSaid("third");
 	assert.equal(harness.said(), "first,second,third");
 }));
@@ -174,8 +184,8 @@ test("channels have sessions of their own and work at the same time", () => with
 	assert.equal(new Set(harness.ofKind("session_resolved").map(({ payload }) => payload.sessionId)).size, 2);
 }, ["--channel", "other"]));
 
-for (const [script, how] of [["stall", "cancelled"], ["errcancel", undefined], ["endcancel", "end_turn"]]) {
-	test(`a cancelled turn is cancelled by the owner, though the agent says ${how ?? "an error"}`, () => withHarness(async (harness) => {
+for (const [script, how] of [["stall", "cancelled"], ["errcancel", undefined], ["errcancel -32800", undefined], ["endcancel", "end_turn"]]) {
+	test(`a cancelled turn is cancelled by the owner, though the agent says ${how ?? "an error"} (${script})`, () => withHarness(async (harness) => {
 		await harness.prompt(`say go\n${script}`);
 		await harness.untilSaid("go");
 		assert.equal((await harness.ask("cancel_turn")).status, "sent");
@@ -204,6 +214,20 @@ test("a silent turn ends by the idle deadline, and says so", () => withHarness(a
 	assert.equal(done.cancelledBy, "timeout");
 	assert.match(harness.ofKind("turn_error")[0].payload.message, /--idle-timeout/);
 }, ["--idle-timeout", "1"]));
+
+test("an agent without a word for long is silent, and goes on with the next one", () => withHarness(async (harness) => {
+	const file = join(harness.work, "go-on");
+	await harness.prompt(`say going\nawait ${file}\nsay back`);
+	const { payload, channelId } = await harness.event("agent_stalled");
+	assert.deepEqual([payload.reason, payload.slot, channelId], ["silent", 0, harness.channel]);
+	assert.ok(payload.sinceMs >= 10000, String(payload.sinceMs));
+	writeFileSync(file, "");
+	const resumed = await harness.event("agent_resumed");
+	assert.equal(resumed.payload.reason, "silent");
+	assert.ok(resumed.payload.sinceMs >= payload.sinceMs);
+	assert.deepEqual([(await harness.completed()).stopReason, harness.said()], ["end_turn", "goingback"]);
+	assert.equal(harness.ofKind("agent_stalled").length, 1);
+}, ["--idle-timeout", "20"]));
 
 test("no chatter keeps a turn alive beyond its hard cap", () => withHarness(async (harness) => {
 	await harness.prompt("markers 1000 20");

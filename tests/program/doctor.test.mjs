@@ -49,7 +49,7 @@ test("all is well: relay, clock, keys, archive, and an agent that answers throug
 	assert.match(named(report, "observer")[0].text, /connected to its relay/);
 	assert.match(named(report, "archive")[0].text, /sound$/);
 	assert.match(named(report, "user")[0].text, /root|not against an agent that means harm/);
-	const { stdout } = await run(home, "doctor", "--relay", relay.url);
+	const { stdout } = await run(home, "doctor"); // the observer knows which relay
 	assert.match(stdout, /^ok +relay +ws:/m);
 	assert.match(stdout, /\d+ failed, \d+ warnings?, of \d+\n$/);
 	await harness.close();

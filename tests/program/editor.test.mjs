@@ -66,7 +66,7 @@ test("acpx and an agent with the proxy between them: the same bytes, and all of 
 		assert.equal(events.find(({ kind }) => kind === "turn_completed").payload.stopReason, "end_turn");
 	} finally {
 		await relay.stop();
-		rmSync(home, { recursive: true, force: true });
+		rmSync(home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 	}
 });
 
@@ -79,6 +79,6 @@ test("the relay stopped by SIGSTOP: the editor notices nothing", async () => {
 	} finally {
 		relay.child.kill("SIGCONT");
 		await relay.stop();
-		rmSync(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+		rmSync(home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 	}
 });

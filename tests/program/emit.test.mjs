@@ -87,6 +87,12 @@ test("no harness: one line and 1, or nothing and 0", () => withRun(async (front)
 	}
 }));
 
+test("a broken perch.conf is no hook's business", () => withRun(async (front) => {
+	writeFileSync(join(front.home, "perch.conf"), "ticks-ms = 3\n", { mode: 0o600 });
+	assert.deepEqual(await front.emit(["--name", "fronted", "note", "still heard"]), { code: 0, stdout: "", stderr: "" });
+	await front.event("note", ({ text }) => text === "still heard");
+}));
+
 test("too many are refused, and the harness lives on", () => withRun(async (front) => {
 	const lines = Array.from({ length: 200 }, (x, i) => JSON.stringify({ kind: "note", payload: { text: `n${i}` } })).join("\n");
 	const result = await front.emit([...named, "-"], { input: lines });

@@ -1,6 +1,8 @@
 // perch export and perch forget.
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { test } from "node:test";
+import { untilExport } from "./support/faults.mjs";
 import { channelId, chunk, Harness, makeHome, run, startObserver } from "./support/observer.mjs";
 import { startRelay } from "./support/perch.mjs";
 
@@ -46,15 +48,31 @@ test("export prints what was sent, byte for byte, also beside an observer; forge
 	const { traceEvents } = JSON.parse(await ok(home, "export", "--format", "trace"));
 	const turn = traceEvents.find(({ ph, cat }) => ph === "X" && cat === "turn");
 	assert.ok(turn.dur >= 0 && turn.ts > 1e15, JSON.stringify(traceEvents));
-	assert.equal(traceEvents.filter(({ name }) => name === "process_name").length, 1);
+	const named = (what) => traceEvents.filter(({ name }) => name === what).map(({ args }) => args.name);
+	assert.deepEqual(named("process_name"), ["claude"]);
+	assert.ok(named("thread_name").includes("api-server"));
 
-	assert.match((await run(home, "forget", "--yes", "claude")).stderr, /an observer \(pid \d+\) has the archive/);
+	// The observer that has the archive does it: its pages, its search and its report forget it, too.
+	const lane = `${harness.id}/${web}`, pages = await observer.page();
+	const shown = async () => JSON.parse((await observer.get(`/api/rows?lane=${lane}`)).text).rows;
+	const [row] = (await shown()).filter(({ type }) => type !== "lifecycle");
+	assert.ok(row);
+	assert.equal(await ok(home, "forget", "--yes", "--before", "1h"), "forgot 0 frames\n");
+	assert.equal(await ok(home, "forget", "--yes", "--channel", web), "forgot 1 frames\n");
+	await pages.until(({ removedRows }) => removedRows?.some(({ id }) => id === row.id));
+	await pages.until(({ removedLanes }) => removedLanes?.includes(lane));
+	assert.deepEqual((await shown()).filter(({ id }) => id === row.id), []);
+	// A bound that cannot be read is not taken for none.
+	for (const [what, value] of [["channel", 5], ["channel", ""], ["before", "1h"], ["before", -1], ["before", 1.5]]) {
+		const answer = await observer.post({ agent: harness.id, [what]: value },
+			{ host: undefined, port: undefined, socketPath: join(home.dir, "run", "observer.sock"), path: "/api/forget" });
+		assert.equal(answer.status, 400, `${what} ${value}`);
+	}
+	assert.equal(lines(await ok(home, "export")).length, 5);
+	pages.close();
 	await observer.end();
 	assert.equal((await run(home, "forget", "claude")).code, 2); // without --yes
 	assert.equal((await run(home, "forget", "--yes")).code, 2);
-	assert.equal(await ok(home, "forget", "--yes", "--before", "1h"), "forgot 0 frames\n");
-	assert.equal(await ok(home, "forget", "--yes", "--channel", web), "forgot 1 frames\n");
-	assert.equal(lines(await ok(home, "export")).length, 5);
 	assert.match(await ok(home, "forget", "--yes", "claude"), /^forgot 4 frames$/m);
 	assert.equal(await ok(home, "export"), "");
 
@@ -72,6 +90,26 @@ test("export prints what was sent, byte for byte, also beside an observer; forge
 			break;
 		}
 	}
+	await harness.close();
+	await observer.end();
+	await relay.stop();
+	home.remove();
+});
+
+test("an observer that runs knows the names of an agent whose first words were forgotten", async () => {
+	const relay = await startRelay(), home = makeHome(), api = channelId();
+	const observer = await startObserver(relay.url, home);
+	await observer.connected();
+	const harness = await Harness.open(relay.url, home.owner);
+	const stored = (events) => untilExport(home, (found) => found.events.length === events);
+	await harness.send(harness.started_event(api));
+	await stored(1);
+	assert.equal(await ok(home, "forget", "--yes", "claude"), "forgot 1 frames\n");
+	await harness.send(harness.event("note", { text: "later" }, { channel: api }));
+	await stored(1);
+	assert.match((await run(home, "forget", "--yes", "codex")).stderr, /codex: the archive has no such agent/);
+	assert.match((await run(home, "forget", "--yes", "--channel", "web")).stderr, /web: the archive has no such channel/);
+	assert.equal(await ok(home, "forget", "--yes", "--channel", "api-server", "claude"), "forgot 1 frames\n");
 	await harness.close();
 	await observer.end();
 	await relay.stop();

@@ -1,88 +1,16 @@
 // Faults: whatever breaks on the way, in the end the archive has what the harness said, event for
 // event and once, or says which frames it does not have.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdirSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { scriptedAgent, SmallRelay } from "./support/harness.mjs";
-import { envOf, freshEpoch, makeAgent, makeHome, makeKey, now, run, startObserver, telemetry }
+import { assertEqualsJournal, assertEqualsSaid, assertOnce, count, kindCount, laneOf, markersOf, pause, prompt, prompts, startAgent, untilExport }
+	from "./support/faults.mjs";
+import { SmallRelay } from "./support/harness.mjs";
+import { ask, channelId, freshEpoch, Harness, makeAgent, makeHome, makeKey, now, run, startObserver, telemetry }
 	from "./support/observer.mjs";
-import { perchBin, startRelay } from "./support/perch.mjs";
-
-const TIMEOUT_MS = 40000;
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** A harness in the owner's home, under the scripted agent. */
-async function startAgent(url, home) {
-	const work = join(home.dir, "work");
-	mkdirSync(work, { recursive: true });
-	const child = spawn(perchBin, ["agent", "--relay", url, "--name", "tested", "--channel", "main",
-		"--cwd", work, "--tick-ms", "100", "--control", "full", "--ready-fd", "3", "--", ...scriptedAgent],
-	{ env: { ...process.env, ...envOf(home) }, stdio: ["ignore", "ignore", "pipe", "pipe"] });
-	const agent = { child, stderr: "", exited: once(child, "close") };
-	child.stderr.setEncoding("utf8").on("data", (piece) => (agent.stderr += piece));
-	await Promise.race([once(child.stdio[3], "data"), agent.exited.then(() => assert.fail(agent.stderr))]);
-	agent.stop = async (signal = "SIGTERM") => {
-		child.kill(signal);
-		await agent.exited;
-		assert.doesNotMatch(agent.stderr, /Sanitizer|runtime error/);
-	};
-	return agent;
-}
-
-/** What `perch export` prints: events, and ranges that are gone. */
-async function exported(home) {
-	const { code, stdout, stderr } = await run(home, "export");
-	assert.equal(code, 0, stderr);
-	const lines = stdout.split("\n").filter(Boolean).map((line) => JSON.parse(line));
-	return { events: lines.filter(({ event }) => event), gone: lines.filter(({ gone }) => gone) };
-}
-
-/** Numbers of the markers that the agent said, in the order of the feed. */
-function markersOf(events) {
-	const said = events.filter(({ event }) => event.kind === "acp_read")
-		.sort((a, b) => (a.epoch < b.epoch ? -1 : a.epoch > b.epoch ? 1 : a.event.seq - b.event.seq))
-		.map(({ event }) => event.payload.params?.update)
-		.filter((update) => update?.sessionUpdate === "agent_message_chunk")
-		.map((update) => update.content.text).join("");
-	return [...said.matchAll(/\[marker (\d+)\]/g)].map(([, number]) => Number(number));
-}
-
-const count = (n) => Array.from({ length: n }, (_, i) => i);
-const kindCount = ({ events }, kind) => events.filter(({ event }) => event.kind === kind).length;
-const prompts = ({ events }) =>
-	events.filter(({ event }) => event.kind === "acp_write" && event.payload.method === "session/prompt").length;
-
-/** No event, and no frame's number, twice; none but those of the harness. */
-function assertOnce({ events }) {
-	const keys = events.map(({ agent, epoch, event }) => `${agent}/${epoch}/${event.seq}`);
-	assert.equal(new Set(keys).size, keys.length, "an event is there twice");
-	assert.equal(new Set(events.map(({ agent }) => agent)).size, 1, "only our agent's");
-}
-
-/** Exports until it holds; nothing tells from outside when the last frame was stored. */
-async function untilExport(home, holds) {
-	const end = Date.now() + TIMEOUT_MS;
-	for (;;) {
-		const found = await exported(home);
-		if (holds(found) || Date.now() > end)
-			return found;
-		await pause(300);
-	}
-}
-
-/** The lane of our agent, once it is there. */
-async function laneOf(observer) {
-	const page = await observer.page();
-	const lane = await page.until((message) => message.lanes?.find(({ channelName }) => channelName === "main"));
-	page.close();
-	return lane;
-}
-
-const prompt = (observer, lane, text) =>
-	observer.post({ type: "prompt", agent: lane.agent, channel: lane.channel, text });
+import { startRelay } from "./support/perch.mjs";
+import { until } from "./support/up.mjs";
 
 test("a relay that is killed again and again, and stopped processes, lose nothing", async () => {
 	const home = makeHome();
@@ -114,6 +42,39 @@ test("a relay that is killed again and again, and stopped processes, lose nothin
 	assert.equal(prompts(found), 1, "the prompt ran once");
 	assert.deepEqual(found.gone, []);
 	assertOnce(found);
+	await assertEqualsJournal(url, home);
+	await agent.stop();
+	await observer.end();
+	await relay.stop();
+	home.remove();
+});
+
+// By hand, the whole of it: PERCH_TEST_KILLS=12 PERCH_TEST_KILL_EVERY_MS=5000.
+const KILLS = Number(process.env.PERCH_TEST_KILLS ?? 3);
+const KILL_EVERY_MS = Number(process.env.PERCH_TEST_KILL_EVERY_MS ?? 1500);
+
+test("500 markers under heavy load, through a relay that is killed every few seconds", async () => {
+	const home = makeHome();
+	let relay = await startRelay();
+	const { port, url } = relay;
+	const observer = await startObserver(url, home);
+	const agent = await startAgent(url, home);
+	const lane = await laneOf(observer);
+	const ms = Math.ceil(KILLS * KILL_EVERY_MS / 500);
+	assert.equal((await prompt(observer, lane, `markers 500 ${ms} 4000`)).status, 202);
+	await untilExport(home, (found) => markersOf(found.events).length > 0);
+	for (let i = 0; i < KILLS; i++) {
+		await pause(KILL_EVERY_MS);
+		await relay.stop("SIGKILL");
+		relay = await startRelay(["--listen", `127.0.0.1:${port}`]);
+	}
+	const found = await untilExport(home, (all) =>
+		markersOf(all.events).length === 500 && kindCount(all, "turn_completed") === 1);
+	assert.deepEqual(markersOf(found.events), count(500));
+	assert.equal(prompts(found), 1, "the prompt ran once");
+	assert.deepEqual(found.gone, []);
+	assertOnce(found);
+	await assertEqualsJournal(url, home);
 	await agent.stop();
 	await observer.end();
 	await relay.stop();
@@ -148,12 +109,12 @@ test("a harness that is killed in mid-turn: its next start serves what it had ke
 	home.remove();
 });
 
-/** Drops, repeats, reorders, replays, forges, and brings what is another owner's. */
+/** Drops, repeats, reorders, delays, replays, forges, and brings what is another owner's. */
 class LyingRelay extends SmallRelay {
 	#seed = 20261130;
 	#held;
 	#old = [];
-	counts = { dropped: 0, repeated: 0, held: 0, replayed: 0, forged: 0, others: 0 };
+	counts = { dropped: 0, repeated: 0, held: 0, delayed: 0, replayed: 0, forged: 0, others: 0, swapped: 0 };
 
 	#chance(part) {
 		this.#seed = (this.#seed * 1103515245 + 12345) % 2147483648;
@@ -182,8 +143,15 @@ class LyingRelay extends SmallRelay {
 			this.counts.held++;
 			this.#held = out.shift();
 		}
-		for (const each of out)
-			super.deliver(each);
+		for (const each of out) {
+			if (this.#chance(10))
+				this.counts.delayed++, setTimeout(() => super.deliver(each), 700);
+			else
+				super.deliver(each);
+		}
+		/* Each gets what is the other's: as if the subscriptions had been mixed up. */
+		if (this.#chance(15))
+			this.counts.swapped++, this.deliverToAll(event);
 	}
 }
 
@@ -206,9 +174,110 @@ test("a relay that lies: in the end all is there, once, and nothing that was not
 	assert.equal(prompts(found), 2, "each prompt ran once");
 	assert.deepEqual(found.gone, []);
 	assertOnce(found);
+	await assertEqualsSaid(relay, home, found.events[0].agent);
 	for (const [what, times] of Object.entries(relay.counts))
 		assert.ok(times > 0, `${what}: ${JSON.stringify(relay.counts)}`);
 	await agent.stop();
+	await observer.end();
+	await relay.stop();
+	home.remove();
+});
+
+/** Whoever watched under that name is gone: the command's end does not wait for it. */
+async function released(lock) {
+	const holder = Number(readFileSync(lock, "utf8"));
+	await until(() => !existsSync(`/proc/${holder}`), `the end of ${holder}, which holds ${lock}`);
+}
+
+test("a command whose owner was away for the whole run is there with the next one", async () => {
+	const home = makeHome(), relay = await startRelay();
+	const runOnce = (script) => run(home, "run", "--relay", relay.url, "--name", "job", "--channel", "ci", "--", "sh", "-c", script);
+	const first = await runOnce("for i in 1 2 3; do echo line $i of the first; done; exit 3");
+	assert.equal(first.code, 3);
+	await released(join(home.dir, "run", "job.lock")); // else the second is job-2, another agent
+	const before = relay.port;
+	await relay.stop("SIGKILL"); // and with it all that a relay remembers
+	const again = await startRelay(["--listen", `127.0.0.1:${before}`]);
+	const observer = await startObserver(again.url, home);
+	await observer.connected();
+	/* The second goes on until what the first wrote down is there. */
+	const seen = join(home.dir, "seen");
+	const second = runOnce(`echo the second; until [ -e ${seen} ]; do sleep 0.1; done`);
+	await untilExport(home, (all) => kindCount(all, "agent_exited") === 1 && kindCount(all, "harness_stopping") === 1);
+	writeFileSync(seen, "");
+	assert.equal((await second).code, 0);
+	const found = await untilExport(home, (all) => kindCount(all, "agent_exited") === 2 && kindCount(all, "harness_stopping") === 2);
+	const said = found.events.filter(({ event }) => event.kind === "output").map(({ event }) => event.payload.text).join("");
+	for (const line of ["line 1 of the first", "line 2 of the first", "line 3 of the first", "the second"])
+		assert.equal(said.split(line).length, 2, `${line}: once in ${said}`);
+	assert.deepEqual(found.gone, []);
+	assertOnce(found);
+	await observer.end();
+	await again.stop();
+	home.remove();
+});
+
+test("two observers with empty archives that are killed while they ask each end with all of it", async () => {
+	const home = makeHome(), relay = await startRelay();
+	const homes = [makeHome(home.owner), makeHome(home.owner)];
+	const agent = await startAgent(relay.url, home);
+	const seeing = await startObserver(relay.url, home);
+	await prompt(seeing, await laneOf(seeing), "markers 600 10");
+	await untilExport(home, (all) => kindCount(all, "turn_completed") === 1);
+	let observers = await Promise.all(homes.map((one) => startObserver(relay.url, one)));
+	for (let i = 0; i < 4; i++) {
+		await pause(400);
+		const victim = i % 2;
+		await observers[victim].stop("SIGKILL");
+		observers[victim] = await startObserver(relay.url, homes[victim]);
+	}
+	for (const one of homes) {
+		const found = await untilExport(one, (all) =>
+			markersOf(all.events).length === 600 && kindCount(all, "turn_completed") === 1);
+		assert.deepEqual(markersOf(found.events), count(600));
+		assert.equal(prompts(found), 1);
+		assert.deepEqual(found.gone, []);
+		assertOnce(found);
+	}
+	await agent.stop();
+	for (const one of [seeing, ...observers])
+		await one.end();
+	await relay.stop();
+	for (const one of [home, ...homes])
+		one.remove();
+});
+
+test("what is served again notifies nobody and turns nothing back", async () => {
+	const home = makeHome(), relay = await startRelay(), channel = channelId();
+	const observer = await startObserver(relay.url, home);
+	const harness = await Harness.open(relay.url, home.owner);
+	const page = await observer.page();
+	const turn = (kind, payload) => harness.event(kind, payload, { channel, turn: "t1" });
+	const missed = (plaintext) => ({ plaintext, number: ++harness.frame });
+	await harness.send(harness.started_event(channel));
+	await harness.send(turn("turn_started", { promptId: "p1", source: "owner", text: "do it" }));
+	const late = [
+		missed(harness.event("acp_read", ask("rm -rf build"), { channel, turn: "t1", authorization: { requestNonce: "n1", actionable: true } })),
+		missed(turn("permission_terminal", { requestNonce: "n1", outcome: "applied" })),
+		missed(harness.event("acp_read", ask("make"), { channel, turn: "t1", authorization: { requestNonce: "n2", actionable: true } })),
+	];
+	await harness.send(turn("turn_completed", { promptId: "p1", stopReason: "end_turn", durationMs: 5 }));
+	const settled = await page.until(({ lanes }) => lanes?.find(({ turn: last }) => last?.state === "completed"));
+	assert.equal(settled.state, "finished");
+	const from = page.messages.length;
+	for (const { plaintext, number } of late)
+		await harness.send(plaintext, { number, replayed: true });
+	await page.row((row) => row.type === "permission" && row.nonce === "n2");
+	const { lanes, cards } = JSON.parse((await observer.get("/api/fleet")).text);
+	assert.deepEqual(cards, [], "no card");
+	assert.equal(lanes.find(({ channel: id }) => id === channel).state, "finished");
+	for (const message of page.messages.slice(from)) {
+		assert.deepEqual((message.cards ?? []).filter(({ state }) => state === "pending"), [], "no notification");
+		for (const lane of message.lanes ?? [])
+			assert.equal(lane.state, "finished", "at no moment");
+	}
+	page.close();
+	await harness.close();
 	await observer.end();
 	await relay.stop();
 	home.remove();

@@ -97,11 +97,10 @@ test("what is not there, not allowed or too large is said in one sentence", asyn
 	}
 });
 
-/** What a POST that is sent as it stands is answered, and how long that took. */
+/** What a POST that is sent as it stands is answered. */
 async function rawPost(headers, body = "") {
 	const socket = net.connect(observer.port, "127.0.0.1");
 	socket.on("error", () => {});
-	const begin = Date.now();
 	socket.write(`POST /api/control HTTP/1.1\r\nHost: 127.0.0.1:${observer.port}\r\n` +
 		`Authorization: Bearer ${observer.token}\r\nContent-Type: application/json\r\n` +
 		`${headers}\r\n${body}`);
@@ -111,10 +110,11 @@ async function rawPost(headers, body = "") {
 		if (text.includes('"}'))
 			break;
 	}
-	return { status: Number(text.split(" ")[1]), text, ms: Date.now() - begin };
+	return { status: Number(text.split(" ")[1]), text };
 }
 
 test("a body whose length is not told, no number or too large is refused at once", async () => {
+	// Who waited for the rest of a body would answer 408 in the end.
 	for (const [headers, body, status] of [
 		["Transfer-Encoding: chunked\r\n", "2\r\n{}\r\n0\r\n\r\n", 411],
 		["", "", 411],
@@ -125,7 +125,6 @@ test("a body whose length is not told, no number or too large is refused at once
 	]) {
 		const answer = await rawPost(headers, body);
 		assert.equal(answer.status, status, `${headers}: ${answer.text}`);
-		assert.ok(answer.ms < 2000, `${headers} took ${answer.ms} ms`);
 	}
 	assert.equal((await observer.post("{}", { headers: { "content-type": "application/jsonp" } })).status, 415);
 	assert.equal((await observer.post("{}", { headers: { "content-type": "application/json; charset=utf-8" } })).status, 400);
@@ -153,7 +152,8 @@ test("pages that were closed keep no other from opening", async () => {
 		socket.destroy();
 		await once(socket, "close");
 	}
-	(await observer.page()).close();
+	const page = await until(() => observer.page().catch(() => undefined), "a place for a page");
+	page.close();
 });
 
 /* Does the broker still hold the connection that came from this port? */
@@ -176,7 +176,7 @@ for (const [what, end] of [
 		socket.write(`GET /api/stream HTTP/1.1\r\nHost: 127.0.0.1:${observer.port}\r\nAuthorization: Bearer ${observer.token}\r\n\r\n`);
 		await once(socket, "data");
 		const { localPort } = socket;
-		assert.ok(isHeld(localPort));
+		await until(() => isHeld(localPort), "the connection in the system's table");
 		const before = cpuTicks();
 		end(socket);
 		await until(() => !isHeld(localPort), "the connection to be let go");
@@ -314,6 +314,19 @@ test("a trimmed request cannot be allowed before its body has come", async () =>
 
 // ---- commands ----
 
+test("a prompt that is refused without a word says what to do", async () => {
+	const channel = channelId(), shy = await Harness.open(relay.url, home.owner);
+	const started = shy.started_event(channel, "shy");
+	await shy.send({ ...started, payload: { ...started.payload, control: "approve" } });
+	await page.until((message) => message.agents?.find(({ name }) => name === "shy"));
+	const refused = run(home, "prompt", "shy@atlas", "Run the tests");
+	await shy.answer(await shy.control("prompt"), "refused");
+	assert.deepEqual(await refused, {
+		code: 1, stdout: "refused: it takes none from here: start it with --control full\n", stderr: "",
+	});
+	await shy.close();
+});
+
 test("perch ls, tail, prompt and approve work without a page", async () => {
 	const { agent, channel } = await hello("gemini");
 	const listed = await run(home, "ls");
@@ -335,7 +348,10 @@ test("perch ls, tail, prompt and approve work without a page", async () => {
 	assert.deepEqual(await prompted, { code: 0, stdout: "started\n", stderr: "" });
 
 	const refused = run(home, "prompt", `gemini/${channel}`, "Again");
-	const again = await agent.control("prompt");
+	let again;
+	do // copies of the first prompt may still come
+		again = await agent.control("prompt");
+	while (again.content[0].text !== "Again");
 	await agent.answer(again, "refused", { detail: "not now" });
 	assert.equal((await refused).code, 1);
 
@@ -432,6 +448,33 @@ test("a page that does not read is dropped to a snapshot and hinders nobody", as
 	await slow.until((message) => message.snapshot && message.cursor !== cursor);
 	slow.close();
 	await agent.close();
+});
+
+test("a message is made once for all pages, and none while no page listens", async () => {
+	const own = makeHome(), one = await startObserver(relay.url, own);
+	const agent = await Harness.open(relay.url, own.owner), channel = channelId();
+	/* No page: connected() would be one. */
+	const made = async () => (await one.get("/api/self")).json().broker.messages;
+	const last = async () => Number((await one.get("/api/fleet")).json().cursor.split("-")[1]);
+	await until(async () => (await one.get("/api/fleet")).json().health.relay.state === "ready", "the relay");
+	await agent.send(agent.started_event(channel));
+	await until(async () => (await one.get("/api/fleet")).text.includes(agent.id), "the agent");
+	assert.equal(await made(), 0);
+
+	const pages = await Promise.all(Array.from({ length: 6 }, () => one.page()));
+	await Promise.all(pages.map((page) => page.until(({ snapshot }) => snapshot)));
+	const [from, before] = [await last(), await made()];
+	await agent.send(agent.event("note", { text: "for all six" }, { channel }));
+	const news = await Promise.all(pages.map((page) => page.until((message) => JSON.stringify(message).includes("for all six"))));
+	const [after, to] = [await made(), await last()];
+	for (const message of news)
+		assert.deepEqual(message, news[0]); // with its time: it was written once
+	assert.ok(after > before && after - before <= to - from, `${after - before} made, ${to - from} told`);
+	for (const page of pages)
+		page.close();
+	await agent.close();
+	await one.end();
+	own.remove();
 });
 
 test("SIGTERM ends an observer that has pages open", async () => {

@@ -1,7 +1,7 @@
 // What reaches the fleet and the rows, and what does not. The agents are nostr-tools.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { startRelay } from "./support/perch.mjs";
+import { logged, startRelay } from "./support/perch.mjs";
 import {
 	Harness, channelId, chunk, freshEpoch, makeAgent, makeHome, makeKey, now, startHostileRelay,
 	startObserver, telemetry,
@@ -170,7 +170,7 @@ test("what a hostile relay delivers is nobody's row", async (t) => {
 	assert.deepEqual(fleet.agents.map(({ id }) => id), [agent.id]);
 	const { rows } = await victim.rows(`${agent.id}/${channel}`);
 	assert.deepEqual(rows.map(({ text }) => text), ["good"]);
-	assert.match(victim.stderr(), /perch attest npub1/);
+	await logged(victim, /perch attest npub1/);
 });
 
 test("a frame older than 300 s is history: no card", async (t) => {

@@ -167,6 +167,80 @@ test("sessions have channels with their folder's name, turns an order and an end
 	assert.ok(front.events.every((event) => event.channelId === channelId || event.sessionId === null));
 }));
 
+const history = (front) => front.ofKind("acp_read").map(({ payload }) => payload.params?.update?.content?.text).filter((text) => text?.startsWith("earlier"));
+const load = (editor, sessionId) => editor.request("session/load", { sessionId, cwd: "/somewhere/api-server", mcpServers: [] });
+
+test("history that a load repeats is counted and not shown twice", () => withEditor(async (front, editor) => {
+	await editor.prompt("say one");
+	const { sessionId } = (await front.event("session_resolved")).payload;
+	await load(editor, sessionId);
+	const { payload } = await front.event("session_resolved", ({ resumed }) => resumed);
+	assert.deepEqual([payload.sessionId, payload.isNew, payload.replayed, payload.title], [sessionId, false, 3, "An earlier session"]);
+	await editor.prompt("say two");
+	await front.event("acp_read", (line) => line.params?.update?.content?.text === "two");
+	assert.deepEqual(history(front), []);
+	assert.ok(String(front.stdout).includes("earlier answer"), "the editor has it");
+}, { env: { AGENT_SESSIONS: "load" } }));
+
+test("a session's history is shown to an owner once, over two starts", async () => {
+	const options = { env: { AGENT_SESSIONS: "load", AGENT_KNOWS: "from-a-terminal" } };
+	const first = await Front.start("proxy", [], scriptedAgent, options);
+	const editor = new Editor(first);
+	await editor.open();
+	await load(editor, "from-a-terminal");
+	const resolved = await first.event("session_resolved", ({ sessionId }) => sessionId === "from-a-terminal");
+	assert.deepEqual([resolved.payload.isNew, resolved.payload.replayed], [false, 3]);
+	assert.deepEqual(history(first), ["earlier question", "earlier answer"]);
+	assert.ok(first.events.every(({ channelId, turnId }) => channelId !== resolved.channelId || turnId === null), "no turn of it");
+	first.child.stdin.end();
+	await first.leave();
+	const second = await Front.start("proxy", [], scriptedAgent, { ...options, again: first });
+	const later = new Editor(second);
+	await later.open();
+	await load(later, "from-a-terminal");
+	const again = await second.event("session_resolved", ({ sessionId }) => sessionId === "from-a-terminal");
+	assert.deepEqual([again.payload.replayed, again.channelId], [3, resolved.channelId]);
+	assert.deepEqual(history(second), []);
+	await second.stop("SIGKILL");
+});
+
+test("a load that fails ends the telling: what comes then is news", () => withEditor(async (front, editor) => {
+	await assert.rejects(load(editor, "nobody-knows-it"), /no such session/);
+	await editor.prompt(`update nobody-knows-it stray`);
+	await front.event("acp_read", (line) => line.params?.sessionId === "nobody-knows-it" && line.params.update.content.text === "stray");
+	assert.equal(front.ofKind("session_resolved").length, 1);
+}, { env: { AGENT_SESSIONS: "load" } }));
+
+/** An agent of protocol version 2: a prompt's answer only takes it, states tell its way. */
+const second = node(`
+	const send = (message) => console.log(JSON.stringify({ jsonrpc: "2.0", ...message }));
+	const update = (update) => send({ method: "session/update", params: { sessionId: "two", update } });
+	const answers = {
+		initialize: { protocolVersion: 2, info: { name: "second", version: "2" }, capabilities: { session: {} } },
+		"session/new": { sessionId: "two" }, "session/prompt": { messageId: "m1" },
+	};
+	require("readline").createInterface({ input: process.stdin }).on("line", (line) => {
+		const { id, method } = JSON.parse(line);
+		send({ id, result: answers[method] });
+		if (method !== "session/prompt")
+			return;
+		update({ sessionUpdate: "state_update", state: "running" });
+		update({ sessionUpdate: "agent_message_chunk", messageId: "a1", content: { type: "text", text: "from version 2" } });
+		update({ sessionUpdate: "state_update", state: "idle", stopReason: "end_turn" });
+	})`);
+
+test("an editor and an agent that speak version 2 have turns too", () => withProxy(second, async (front) => {
+	const editor = new Editor(front);
+	await editor.request("initialize", { protocolVersion: 2, info: { name: "editor", version: "1" }, capabilities: {} });
+	editor.session = (await editor.request("session/new", { cwd: "/x" })).sessionId;
+	assert.deepEqual(await editor.prompt("go"), { messageId: "m1" });
+	const done = await front.event("turn_completed");
+	assert.equal(done.payload.stopReason, "end_turn");
+	const said = await front.event("acp_read", (line) => line.params?.update?.content?.text === "from version 2");
+	assert.equal(said.turnId, done.turnId);
+	assert.equal(front.ofKind("turn_started").length, 1);
+}));
+
 test("a prompt that fails is an error and the end of its turn", () => withEditor(async (front, editor) => {
 	await assert.rejects(editor.prompt("fail"), /on strike/);
 	const { payload } = await front.event("turn_error");

@@ -12,6 +12,7 @@ import { makeAgent, makeKey, now, open, sign, telemetry } from "./support/keys.m
 import { Peer } from "./support/peer.mjs";
 import { startRelay, stopRelay } from "./support/perch.mjs";
 import { assertMessage, information } from "./support/schemas.mjs";
+import { TIMEOUT_MS } from "./support/timeout.mjs";
 
 poolSocket(WebSocket);
 relaySocket(WebSocket);
@@ -27,7 +28,7 @@ after(() => stopRelay(relay));
 /** Like an emitter's once(): the first value, by a deadline that fails with what is missing. */
 function within(promise, what) {
 	let timer;
-	const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(`no ${what}`)), 20000); });
+	const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(`no ${what}`)), TIMEOUT_MS); });
 	return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
@@ -38,7 +39,8 @@ const topic = () => Math.random().toString(36).slice(2);
 /** Waits until somebody is subscribed: an event of the topic is received by a reader. */
 async function publishUntilHeard(key, url, make) {
 	const peer = await Peer.as(url, key);
-	for (let n = 0; n < 200; n++) {
+	const end = Date.now() + TIMEOUT_MS;
+	for (let n = 0; Date.now() < end; n++) {
 		const event = make(n);
 		const ok = await peer.publish(event);
 		assert.equal(ok[2], true, ok[3]);
@@ -52,8 +54,14 @@ async function publishUntilHeard(key, url, make) {
 }
 
 test("the schemas would notice a wrong message", () => {
-	for (const wrong of [["OK", "x", true, ""], ["OK", "0".repeat(64), true], ["CLOSED", "a", "no prefix"], ["EOSE"], ["EVENT", "a", {}], ["HELLO"]])
-		assert.throws(() => assertMessage(wrong), JSON.stringify(wrong));
+	const id = "0".repeat(64), event = { id, pubkey: id, created_at: 1, kind: 1, tags: [], content: "", sig: "0".repeat(128) };
+	for (const wrong of [["OK", "x", true, ""], ["OK", id, true], ["OK", id, "true", ""], ["OK", "A".repeat(64), true, ""], ["OK", id, false, ""],
+		["OK", id, false, "no prefix"], ["CLOSED", "a", "no prefix"], ["CLOSED", "a"], ["CLOSED", 1, "error: x"], ["EOSE"], ["EOSE", 1],
+		["EVENT", "a", {}], ["EVENT", "a", { ...event, sig: id }], ["EVENT", "a", { ...event, extra: 1 }], ["NOTICE"], ["NOTICE", 1],
+		["AUTH"], ["AUTH", 1], ["COUNT", "a"], ["COUNT", "a", {}], ["COUNT", "a", { count: "1" }], ["COUNT", "a", { count: -1 }], ["HELLO"]])
+		assert.throws(() => assertMessage(wrong), undefined, JSON.stringify(wrong));
+	for (const right of [["OK", id, true, ""], ["EVENT", "a", event], ["EOSE", "a"], ["NOTICE", "x"], ["AUTH", "x"], ["COUNT", "a", { count: 0 }]])
+		assertMessage(right);
 	assertMessage(["CLOSED", "a", "error: why"]);
 });
 
@@ -72,7 +80,8 @@ test("nostr-tools Relay: publishes, stores, fetches, deletes", async (t) => {
 	await within(challenged, "challenge");
 	await client.auth(signer(key));
 	const tag = topic();
-	const notes = [1, 2, 3].map((n) => sign(key, { kind: 1, created_at: now() - n, content: `note ${n}`, tags: [["t", tag]] }));
+	const start = now();
+	const notes = [1, 2, 3].map((n) => sign(key, { kind: 1, created_at: start - n, content: `note ${n}`, tags: [["t", tag]] }));
 	for (const note of notes) await client.publish(note);
 	const fetchAll = () => within(new Promise((resolve) => {
 		const got = [];
@@ -151,7 +160,8 @@ test("applesauce-relay: AUTH, publish, request, count, and the NIP-11 limits", a
 	const subscription = client.subscription({ kinds: [kind], "#t": [tag] }).subscribe((value) => value.content && live.push(value));
 	await within(challenge, "challenge");
 	assert.equal((await client.authenticate({ signEvent: signer(key) })).ok, true);
-	const notes = [1, 2].map((n) => sign(key, { kind, content: String(n), created_at: now() - n, tags: [["t", tag]] }));
+	const start = now();
+	const notes = [1, 2].map((n) => sign(key, { kind, content: String(n), created_at: start - n, tags: [["t", tag]] }));
 	for (const note of notes) assert.equal((await client.publish(note)).ok, true);
 	const got = await within(new Promise((resolve, reject) => {
 		const events = [];
@@ -194,7 +204,7 @@ test("clients come back when the relay does, and hear live events again", async 
 	const allHear = async () => {
 		const peer = await Peer.as(url, key);
 		const wanted = { pool: false, rx: false, applesauce: false };
-		for (let n = 0; n < 400 && Object.values(wanted).includes(false); n++) {
+		for (const end = Date.now() + TIMEOUT_MS; Object.values(wanted).includes(false) && Date.now() < end;) {
 			const event = make(topic());
 			assert.equal((await peer.publish(event))[2], true);
 			await new Promise((resolve) => setTimeout(resolve, 50));

@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { makeKey, now, sign } from "./support/keys.mjs";
+import { makeAgent, makeKey, now, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { startRelay } from "./support/perch.mjs";
+import { logged, startRelay } from "./support/perch.mjs";
 
 let folder;
 before(() => { folder = mkdtempSync(join(tmpdir(), "perch-disk-")); });
@@ -23,6 +23,13 @@ test("without room on the disk events are refused aloud, all else goes on, and r
 	const peer = await Peer.open(relay.url);
 	const reader = await Peer.open(relay.url);
 	await reader.subscribe("live", { authors: [key.pub], limit: 0 });
+	const agent = makeAgent(owner);
+	const metricsUrl = /metrics on (http:\S+)/.exec(relay.stderr())[1];
+	const ready = async () => {
+		const answer = await fetch(metricsUrl.replace("/metrics", "/readyz"));
+		return { status: answer.status, text: await answer.text() };
+	};
+	assert.deepEqual(await ready(), { status: 200, text: "ready\n" });
 	const event = (content) => sign(key, { kind: 1, content, created_at: now() });
 	const before = event("before");
 	assert.deepEqual((await peer.publish(before)).slice(2), [true, ""]);
@@ -43,21 +50,32 @@ test("without room on the disk events are refused aloud, all else goes on, and r
 	assert.deepEqual((await peer.next("COUNT", "c"))[2], { count: 1 });
 	const other = await Peer.as(relay.url, owner);
 	assert.equal((await other.publish(sign(owner, { kind: 20001 })))[2], true);
+	await other.subscribe("frames", { kinds: [24200], "#p": [owner.pub] });
+	const sender = await Peer.as(relay.url, agent);
+	const frame = telemetry(agent, owner.pub, "live");
+	assert.deepEqual((await sender.publish(frame)).slice(2), [true, "received by 1 reader"]);
+	assert.equal((await other.next("EVENT", "frames"))[2].id, frame.id);
+	const refused = await ready();
+	assert.equal(refused.status, 503);
+	assert.match(refused.text, /^the database cannot be written/);
 	await reader.settle();
 	assert.deepEqual(reader.inbox.filter(([verb]) => verb === "EVENT"), [], "what was not kept is not handed out");
-	const metrics = await (await fetch(/metrics on (http:\S+)/.exec(relay.stderr())[1])).text();
+	const metrics = await (await fetch(metricsUrl)).text();
 	assert.match(metrics, /^perch_relay_commits_total [1-9]/m);
 	assert.match(metrics, /^perch_relay_commits_failed_total [1-9]/m);
 	assert.match(metrics, /^perch_relay_commit_seconds_count [1-9]/m);
-	assert.match(metrics, /^perch_relay_store_waiting_bytes 0$/m);
-	assert.match(metrics, /^perch_relay_fan_out_seconds_count 2$/m, "a stored event and an ephemeral one");
+	assert.match(metrics, /^perch_relay_store_failing 1$/m);
+	assert.match(metrics, /^perch_relay_store_waiting_bytes \d+$/m);
+	assert.match(metrics, /^perch_relay_fan_out_seconds_count 3$/m, "a stored event, an ephemeral one and a frame");
 	limitFiles(relay, "unlimited");
+	// It finds out without anybody publishing.
+	while ((await ready()).status !== 200);
 	// The same events again: they were not kept, so they are no duplicates.
 	for (const one of lost)
 		assert.deepEqual((await peer.publish(one)).slice(2), [true, ""]);
 	for (const one of lost)
 		assert.equal((await reader.next("EVENT", "live"))[2].id, one.id);
-	for (const one of [peer, reader, other])
+	for (const one of [peer, reader, other, sender])
 		await one.close();
 	await relay.stop();
 	const again = await startRelay(["--open", "--db", join(folder, "full.db")]);
@@ -68,4 +86,22 @@ test("without room on the disk events are refused aloud, all else goes on, and r
 	for (const run of [relay, again])
 		assert.doesNotMatch(run.stderr(), /Sanitizer|runtime error/);
 	assert.match(relay.stderr(), /^warn relay: cannot [^\n]*full\.db/m);
+});
+
+test("a database that is moved away is written to no more, and again once it is back", async () => {
+	const relay = await startRelay(["--open", "--db", join(folder, "moved.db")]);
+	const key = makeKey();
+	const peer = await Peer.open(relay.url);
+	const event = (content) => sign(key, { kind: 1, content, created_at: now() });
+	assert.deepEqual((await peer.publish(event("before"))).slice(2), [true, ""]);
+	renameSync(join(folder, "moved.db"), join(folder, "away.db"));
+	const lost = event("lost");
+	assert.deepEqual((await peer.publish(lost)).slice(2),
+		[false, "error: the relay cannot use its database now, its log says why: try again later"]);
+	await logged(relay, /moved\.db was moved or deleted while in use: put it back, or start again/);
+	renameSync(join(folder, "away.db"), join(folder, "moved.db"));
+	assert.deepEqual((await peer.publish(lost)).slice(2), [true, ""]);
+	await peer.close();
+	await relay.stop();
+	assert.doesNotMatch(relay.stderr(), /Sanitizer|runtime error/);
 });

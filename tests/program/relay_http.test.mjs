@@ -1,14 +1,16 @@
 // The relay's HTTP side and its life as a process: NIP-11, who may connect, start and stop.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
+import { readdirSync } from "node:fs";
 import { connect as connectTcp } from "node:net";
 import { networkInterfaces } from "node:os";
 import { after, before, test } from "node:test";
 import WebSocket from "ws";
 import { authEvent, makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
+import { checkExposition } from "./support/metrics.mjs";
 import { Peer, upgrade } from "./support/peer.mjs";
-import { perchBin, spawnPerch, startRelay, stopRelay } from "./support/perch.mjs";
+import { logged, spawnPerch, startRelay, stopRelay } from "./support/perch.mjs";
 
 let relay, http;
 before(async () => {
@@ -35,16 +37,23 @@ async function rawHttp(text) {
 	let answer = "";
 	socket.setEncoding("latin1").on("data", (piece) => (answer += piece)).on("error", () => {});
 	socket.write(text);
-	await once(socket, "close");
+	await new Promise((resolve) => socket.on("close", resolve)); // once() would throw a reset
 	return answer;
 }
 
+/** Said between then and now; a date counts seconds. */
+function assertDated(date, begin) {
+	const said = Date.parse(date);
+	assert.ok(said > begin - 5000 && said < Date.now() + 5000, date);
+}
+
 test("NIP-11 comes with its own type, for any origin, with the date", async () => {
+	const begin = Date.now();
 	const answer = await fetch(http, { headers: { accept: "text/html, application/nostr+json;q=0.9" } });
 	assert.equal(answer.status, 200);
 	assert.equal(answer.headers.get("content-type"), "application/nostr+json");
 	assert.equal(answer.headers.get("access-control-allow-origin"), "*");
-	assert.ok(Math.abs(Date.parse(answer.headers.get("date")) - Date.now()) < 5000);
+	assertDated(answer.headers.get("date"), begin);
 	const body = await answer.json();
 	assert.deepEqual(body.supported_nips, [1, 9, 11, 40, 42, 45, 70]);
 	assert.match(body.description, /keeps stored kinds/);
@@ -63,7 +72,7 @@ test("OPTIONS is answered for CORS", async () => {
 test("a browser gets a short page, other paths 404, other methods 405, all dated", async () => {
 	const page = await fetch(http);
 	assert.equal(page.status, 200);
-	assert.match(await page.text(), /This is a Nostr relay/);
+	assert.match(await page.text(), new RegExp(`This is a Nostr relay[^]*perch agent --relay ${relay.url} -- COMMAND`));
 	const missing = await fetch(`${http}/elsewhere`);
 	assert.equal(missing.status, 404);
 	const posted = await fetch(http, { method: "POST", body: "x" });
@@ -77,9 +86,9 @@ test("a browser gets a short page, other paths 404, other methods 405, all dated
 });
 
 test("the WebSocket handshake is dated too", async () => {
-	const socket = new WebSocket(relay.url);
+	const begin = Date.now(), socket = new WebSocket(relay.url);
 	const [response] = await once(socket, "upgrade");
-	assert.ok(Math.abs(Date.parse(response.headers.date) - Date.now()) < 5000);
+	assertDated(response.headers.date, begin);
 	socket.close();
 });
 
@@ -175,6 +184,17 @@ test("NIP-11 says who may do what without AUTH", async () => {
 	}
 });
 
+test("NIP-11 says how many frames are taken as it is now, not as it is by default", async () => {
+	for (const [args, expected] of [[[], [100, 80]], [["--key-frames", "10"], [10, 8]], [["--key-frames", "500"], [500, 400]],
+		[["--owner-frames", "5"], [5, 4]], [["--key-frames", "0"], [undefined, 80]], [["--key-frames", "1"], [1, 0]]]) {
+		const other = await startRelay(args);
+		const { perch } = await (await fetch(other.url.replace("ws:", "http:"),
+			{ headers: { accept: "application/nostr+json" } })).json();
+		assert.deepEqual([perch.frames_per_second, perch.backfill_per_second], expected, args.join(" "));
+		await other.stop();
+	}
+});
+
 test("the help names every word", async () => {
 	const run = spawnPerch(["relay", "--help"]);
 	assert.equal((await run.exited).code, 0);
@@ -227,32 +247,6 @@ test("what NIP-11 says of tags is enforced", async () => {
 	assert.deepEqual([ok[2], /^invalid: /.test(ok[3])], [false, true]);
 	await peer.close();
 });
-
-/** Prometheus' text format: every sample has a type before it, histograms add up. */
-function checkExposition(text) {
-	const types = new Map(), samples = new Map();
-	assert.ok(text.endsWith("\n"));
-	for (const line of text.trimEnd().split("\n")) {
-		const type = /^# TYPE (\w+) (counter|gauge|histogram)$/.exec(line);
-		if (type) {
-			assert.ok(!types.has(type[1]), line);
-			types.set(type[1], type[2]);
-			continue;
-		}
-		const sample = /^(\w+)(\{\w+="[^"]+"\})? (\d+(?:\.\d+)?)$/.exec(line);
-		assert.ok(sample, line);
-		const family = types.has(sample[1]) ? sample[1] : sample[1].replace(/_(bucket|sum|count)$/, "");
-		assert.ok(types.has(family), `${line} has no type`);
-		assert.ok(!samples.has(sample[1] + (sample[2] ?? "")), `${line} comes twice`);
-		samples.set(sample[1] + (sample[2] ?? ""), Number(sample[3]));
-	}
-	for (const [name] of [...types].filter(([, type]) => type === "histogram")) {
-		const buckets = [...samples].filter(([key]) => key.startsWith(`${name}_bucket{`)).map(([, value]) => value);
-		assert.ok(buckets.length > 5 && buckets.every((value, i) => i === 0 || value >= buckets[i - 1]), name);
-		assert.equal(buckets.at(-1), samples.get(`${name}_count`));
-	}
-	return samples;
-}
 
 test("frames, deliveries and how long both take are there for Prometheus", async () => {
 	const other = await startRelay(["--metrics", "127.0.0.1:0"]);
@@ -359,17 +353,85 @@ test("usage errors exit 2", async () => {
 	assert.equal((await other.exited).code, 2);
 });
 
-test("sockets beyond the file limit are closed at once, and whoever is connected is served", { timeout: 8000 }, async () => {
-	const child = spawn("sh", ["-c", "ulimit -n 160; exec \"$0\" \"$@\"", perchBin, "relay", "--listen", "127.0.0.1:0", "--ready-fd", "3"],
-		{ env: { ...process.env, PERCH_HOME: `${relay.home}/other` }, stdio: ["ignore", "ignore", "inherit", "pipe"] });
-	const port = Number(String((await once(child.stdio[3], "data"))[0]));
-	const peer = await Peer.open(`ws://127.0.0.1:${port}`);
-	const idle = Array.from({ length: 200 }, () => connectTcp(port, "127.0.0.1").on("error", () => {}));
-	await Promise.all(idle.slice(-50).map((socket) => socket.destroyed || once(socket, "close")));
+const limitFiles = (process, count) => execFileSync("prlimit", ["--pid", String(process.child.pid), `--nofile=${count}:`]);
+
+test("sockets beyond the file limit are closed and counted, and whoever is connected is served", async () => {
+	const own = await startRelay(["--metrics", "127.0.0.1:0"]);
+	limitFiles(own, 160);
+	own.child.kill("SIGHUP"); // it looks how many files there may be
+	await logged(own, /^warn relay: at most 96 connections: /m);
+	const metrics = await heldMetrics(own);
+	const peer = await Peer.open(own.url);
+	let closed = 0;
+	const many = Array.from({ length: 400 }, () => connectTcp(own.port, "127.0.0.1").on("error", () => {})
+		.on("close", () => closed++).resume());
+	let full = 0;
+	while (full < 200 || closed < full) full = await metrics.ask(/reason="full"\} (\d+)\n/);
 	await peer.settle();
-	for (const socket of idle)
+	for (const socket of many)
 		socket.destroy();
 	await peer.close();
-	child.kill();
-	assert.deepEqual(await once(child, "close"), [0, null]);
+	metrics.close();
+	await stopRelay(own);
+});
+
+/** Reads /metrics on a connection that stays: nobody new may come. */
+async function heldMetrics(process) {
+	const { port, hostname } = new URL(/metrics on (http:\S+)/.exec(process.stderr())[1]);
+	const socket = connectTcp(port, hostname).setEncoding("utf8");
+	let text = "";
+	socket.on("data", (piece) => (text += piece));
+	await once(socket, "connect");
+	const ask = async (words) => {
+		text = "";
+		socket.write("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+		while (!words.test(text)) await once(socket, "data");
+		return Number(words.exec(text)[1]);
+	};
+	assert.equal(await ask(/sockets (\d+)\n/), 1);
+	return { ask, close: () => socket.destroy() };
+}
+const FILES = /reason="files"\} (\d+)\n/;
+
+test("without a free descriptor who comes is closed and counted, and whoever is connected is served", async () => {
+	const own = await startRelay(["--metrics", "127.0.0.1:0"]);
+	const metrics = await heldMetrics(own);
+	// Those who stay fill the gaps among its descriptors.
+	const peers = await Promise.all(Array.from({ length: 20 }, () => Peer.open(own.url)));
+	const settle = () => Promise.all(peers.map((peer) => peer.settle()));
+	await settle();
+	const files = new Set(readdirSync(`/proc/${own.child.pid}/fd`).map(Number));
+	limitFiles(own, Array.from({ length: 1024 }, (_, fd) => fd).find((fd) => !files.has(fd)));
+	let closed = 0;
+	const turned = Array.from({ length: 100 }, () => connectTcp(own.port, "127.0.0.1")
+		.on("error", () => {}).on("close", () => closed++).resume());
+	while (await metrics.ask(FILES) < turned.length || closed < turned.length);
+	await settle();
+	assert.equal(await metrics.ask(FILES), turned.length);
+	assert.equal(own.stderr().match(/reason=files/g).length, 1, "one line for all of them");
+	assert.match(own.stderr(), /no file descriptor for another connection: raise the limit/);
+	limitFiles(own, 1024);
+	const again = await Peer.open(own.url);
+	await again.settle();
+	await Promise.all([...peers, again].map((peer) => peer.close()));
+	metrics.close();
+	await stopRelay(own);
+});
+
+test("when not even the descriptor in reserve can be used it waits, and asks again at its ease", async () => {
+	const own = await startRelay(["--metrics", "127.0.0.1:0"]);
+	const metrics = await heldMetrics(own);
+	const peer = await Peer.open(own.url);
+	limitFiles(own, 3);
+	const begin = performance.now();
+	const late = Peer.open(own.url);
+	while (await metrics.ask(FILES) < 3);
+	await peer.settle();
+	const count = await metrics.ask(FILES);
+	assert.ok(count <= (performance.now() - begin + 1) / 200 + 1, `${count} times`); // its clock counts milliseconds
+	limitFiles(own, 1024);
+	await (await late).settle();
+	await Promise.all([peer.close(), (await late).close()]);
+	metrics.close();
+	await stopRelay(own);
 });

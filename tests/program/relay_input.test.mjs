@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { control, makeAgent, makeKey, now, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { startRelay, stopRelay } from "./support/perch.mjs";
+import { logged, startRelay, stopRelay } from "./support/perch.mjs";
 
 let relay;
 before(async () => { relay = await startRelay(); });
@@ -184,7 +184,7 @@ test("a reader that stops reading is dropped with CLOSED; another one gets every
 		assert.match(slow.inbox.at(-1)[2], /^error: reader too slow/);
 	else
 		assert.equal(code, 1006); // cut before it read again
-	assert.match(relay.stderr(), /reason=behind/);
+	await logged(relay, /reason=behind/);
 	assert.equal((await writers[0].publish(telemetry(agents[0], owner.pub, "after")))[3], "received by 1 reader");
 	await Promise.all([...writers, quick].map((peer) => peer.close()));
 });
@@ -198,6 +198,26 @@ test("a flood of refusals is one log line a reason, with a count", async () => {
 	await peer.close();
 	await other.stop();
 	assert.equal(other.stderr().match(/reason=kind/g).length, 1);
+});
+
+test("what is refused is not written to the log with all it holds", async () => {
+	const other = await startRelay();
+	const key = makeKey(), long = "secret ".repeat(30000);
+	const peer = await Peer.as(other.url, key);
+	const event = sign(key, { kind: 20001, content: long });
+	for (const wrong of [{ ...event, sig: "0".repeat(128) }, { ...event, kind: 70000 }, { ...event, content: "", tags: [[long]] }])
+		assert.equal((await peer.publish(wrong))[2], false);
+	for (const message of [["HELLO", long], ["REQ", long, {}], ["REQ", "a", { [long]: 1 }], ["REQ", "a", { kinds: [long] }], ["CLOSE", long]]) {
+		peer.send(...message);
+		await peer.nextRefusal();
+	}
+	peer.raw("secret ".repeat(40000));
+	assert.equal((await peer.closed).code, 1009);
+	await other.stop();
+	const lines = other.stderr().trim().split("\n");
+	assert.ok(lines.length >= 5, other.stderr().slice(0, 5000));
+	for (const line of lines)
+		assert.ok(line.length < 400 && !line.includes("secret secret"), line.slice(0, 1000));
 });
 
 test("a control to an agent that never showed its attestation is refused", async () => {

@@ -11,7 +11,7 @@ import { connect as connectTls } from "node:tls";
 import { npubEncode } from "nostr-tools/nip19";
 import { Relay, useWebSocketImplementation } from "nostr-tools/relay";
 import WebSocket from "ws";
-import { authEvent, control, makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
+import { attest, authEvent, control, makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
 import { logged, perchBin, startRelay, withRelay as withRelayOf } from "./support/perch.mjs";
 
@@ -162,7 +162,7 @@ test("a revoked agent is cut off at once, stays out over a restart, and comes ba
 		assert.deepEqual((await reader.publish(control(owner, agent.pub))).slice(2), [false, reason]);
 		for (const peer of [again, brother, reader])
 			await peer.close();
-		assert.match(relay.stderr(), /reason=revoked/);
+		await logged(relay, /reason=revoked/);
 	});
 	await withRelay([], async (relay) => {
 		const peer = await Peer.open(relay.url);
@@ -175,6 +175,30 @@ test("a revoked agent is cut off at once, stays out over a restart, and comes ba
 		assert.equal((await peer.publish(telemetry(agent, owner.pub, "x")))[2], true);
 		await peer.close();
 	});
+});
+
+test("a revocation that is taken back before the relay looks still ends sessions and what bound the agent", async () => {
+	const owner = makeKey(), agent = makeAgent(owner), bare = { secret: agent.secret, pub: agent.pub };
+	await withRelay([], async (relay) => {
+		const before = await Peer.as(relay.url, agent);
+		assert.equal((await before.publish(telemetry(agent, owner.pub, "x")))[2], true);
+		relay.child.kill("SIGSTOP");
+		for (const word of ["revoke", "allow"])
+			assert.equal((await command(word, agent.pub)).code, 0);
+		const length = relay.stderr().length;
+		relay.child.kill("SIGCONT");
+		assert.equal((await before.closed).code, 1008);
+		await logged(relay, /owners read again/, length);
+		const after = await Peer.as(relay.url, bare);
+		assert.match((await after.publish(telemetry(agent, owner.pub, "y")))[3], /^restricted: nothing attests/);
+		await after.auth(agent);
+		assert.equal((await after.publish(telemetry(agent, owner.pub, "z")))[2], true);
+		// Once, not at every reading.
+		await hup(relay, /owners read again/);
+		assert.equal((await after.publish(telemetry(agent, owner.pub, "still")))[2], true);
+		await after.close();
+	});
+	assert.match((await command("agents")).stdout, new RegExp(`^${npubEncode(agent.pub)}\t${npubEncode(owner.pub)}\t`, "m"));
 });
 
 test("what an agent has shown at AUTH or in a frame outlives the relay, until its bound", async () => {
@@ -213,6 +237,93 @@ test("kill -9 right after an agent has shown its attestation loses at most that 
 	await withRelay([], async () => {});
 });
 
+/** Puts bindings into the database as if they had been attested: `count` agents of each owner. */
+function bindInDatabase(owners, count) {
+	const rows = owners.map((owner, n) => `INSERT INTO binding SELECT randomblob(31) || x'${n.toString(16).padStart(2, "0")}', ` +
+		`x'${owner}', ${Number.MAX_SAFE_INTEGER} FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count}) SELECT i FROM n);`);
+	execFileSync("sqlite3", [join(home, "relay.db")], { input: `BEGIN; ${rows.join("\n")} COMMIT;` });
+}
+const bound = async (relay) => {
+	const metrics = await (await fetch(/metrics on (http:\S+)/.exec(relay.stderr())[1])).text();
+	return Number(/agents_bound (\d+)\n/.exec(metrics)[1]);
+};
+const hasSqlite = (() => {
+	try { return Boolean(execFileSync("sqlite3", ["--version"])); } catch { return false; }
+})();
+const OWNER_AGENTS = 8192, ALL_AGENTS = 65536, AGENT_OWNERS = 16;
+
+test("an owner has so many agents, and one who has them all pushes nobody out", { skip: !hasSqlite && "there is no sqlite3" }, async () => {
+	const many = makeKey(), other = makeKey();
+	const [last, beyond, theirs] = [makeAgent(many), makeAgent(many), makeAgent(other)];
+	await withRelay([], async () => {});
+	bindInDatabase([many.pub], OWNER_AGENTS - 1);
+	await withRelay(["--metrics", "127.0.0.1:0"], async (relay) => {
+		assert.equal(await bound(relay), OWNER_AGENTS - 1);
+		const peer = await Peer.open(relay.url);
+		assert.equal((await peer.auth(last))[3], "");
+		assert.equal((await peer.auth(beyond))[3], "auth tag ignored: too many agents are bound here");
+		assert.equal((await peer.auth(theirs))[3], "");
+		assert.equal((await peer.publish(telemetry(last, many.pub)))[2], true);
+		assert.equal((await peer.publish(telemetry(beyond, many.pub, "x", { tags: [beyond.auth] })))[3], "error: too many agents are bound here");
+		assert.equal((await peer.publish(telemetry(theirs, other.pub)))[2], true);
+		assert.equal(await bound(relay), OWNER_AGENTS + 1);
+		await peer.close();
+	});
+});
+
+test("when all is full whoever is away longest makes room, never who is here", { skip: !hasSqlite && "there is no sqlite3" }, async () => {
+	const owners = Array.from({ length: ALL_AGENTS / OWNER_AGENTS }, makeKey), other = makeKey();
+	const here = makeAgent(other), late = makeAgent(makeKey());
+	await withRelay([], async (relay) => (await Peer.as(relay.url, here)).close());
+	bindInDatabase(owners.map(({ pub }) => pub), OWNER_AGENTS);
+	execFileSync("sqlite3", [join(home, "relay.db"), `DELETE FROM binding WHERE agent = (SELECT agent FROM binding WHERE owner = x'${owners[0].pub}' LIMIT 1)`]);
+	await withRelay(["--metrics", "127.0.0.1:0"], async (relay) => {
+		assert.equal(await bound(relay), ALL_AGENTS);
+		const one = await Peer.as(relay.url, { secret: here.secret, pub: here.pub });
+		const two = await Peer.open(relay.url);
+		assert.equal((await two.auth(late))[3], "", "there is room for one more");
+		assert.equal(await bound(relay), ALL_AGENTS);
+		assert.equal((await one.publish(telemetry(here, other.pub)))[2], true);
+		await Promise.all([one.close(), two.close()]);
+	});
+});
+
+test("an agent has at most sixteen owners, and each of them has it", async () => {
+	const owners = Array.from({ length: AGENT_OWNERS + 1 }, makeKey), agent = makeKey();
+	await withRelay([], async (relay) => {
+		const peer = await Peer.as(relay.url, agent);
+		for (const [n, owner] of owners.entries()) {
+			const frame = telemetry(agent, owner.pub, `${n}`, { tags: [attest(owner, agent.pub)] });
+			assert.deepEqual((await peer.publish(frame)).slice(2), n < AGENT_OWNERS ? [true, "received by 0 readers"]
+				: [false, "error: too many agents are bound here"], `owner ${n}`);
+		}
+		for (const owner of owners.slice(0, AGENT_OWNERS))
+			assert.equal((await peer.publish(telemetry(agent, owner.pub, "again")))[2], true);
+		await peer.close();
+	});
+});
+
+test("an owner's agents use up their owner's account and nobody else's", async () => {
+	await withRelay(["--owner-events", "3"], async (relay) => {
+		const [loud, calm] = [makeKey(), makeKey()];
+		const agents = [makeAgent(loud), makeAgent(loud), makeAgent(loud), makeAgent(calm)];
+		const peers = await Promise.all(agents.map((agent) => Peer.as(relay.url, agent)));
+		const events = Array.from({ length: 120 }, (_, i) => sign(agents[i % 3], { kind: 20001, content: `${i}` }));
+		const answers = await Promise.all(events.map((event, i) => peers[i % 3].publish(event)));
+		const refused = answers.filter(([, , accepted]) => !accepted);
+		assert.ok(refused.length > 0);
+		for (const [, , , text] of refused)
+			assert.match(text, /^rate-limited: events of this owner: 3\/s, try again in \d s$/);
+		// Another of their keys changes nothing, a stranger's neither: who signed it pays.
+		const stranger = makeKey();
+		for (let i = 0; i < 20; i++)
+			assert.equal((await peers[3].publish(sign(agents[3], { kind: 20001, content: `calm ${i}` })))[2], true);
+		await peers[0].auth(stranger);
+		assert.equal((await peers[0].publish(sign(stranger, { kind: 20001 })))[2], true);
+		await Promise.all(peers.map((peer) => peer.close()));
+	});
+});
+
 test("the words are checked: usage errors exit 2, and nothing is written", async () => {
 	for (const words of [["owners"], ["owners", "add"], ["owners", "add", "npub1nonsense"], ["owners", "list", "x"],
 		["revoke"], ["agents", "x"], ["dance"], ["revoke", "nsec1vl029mgpspedva04g90vltkh6fvh240zqtv9k0t9af8935ke9laqsnlfe5"]]) {
@@ -231,8 +342,10 @@ test("SIGHUP takes up limits of perch.conf; a file that is wrong changes nothing
 	const conf = (text) => writeFileSync(join(home, "perch.conf"), text, { mode: 0o600 });
 	await withRelay([], async (relay) => {
 		const key = makeKey(), peer = await Peer.as(relay.url, key);
-		conf("[relay]\nkey-reqs = 1\n");
+		conf("[relay]\nkey-reqs = 1\nkey-frames = 20\n");
 		await hup(relay, /owners read again/);
+		const { perch } = await (await fetch(relay.url.replace("ws:", "http:"), { headers: { accept: "application/nostr+json" } })).json();
+		assert.equal(perch.frames_per_second, 20);
 		const flood = async () => { // more than ten seconds' worth
 			for (let i = 0; i < 30; i++)
 				peer.send("REQ", "a", { limit: 0 });

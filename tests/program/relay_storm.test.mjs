@@ -1,9 +1,12 @@
 // What the threads of the store share with the loop, while everything happens at once.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { after, before, test } from "node:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { makeKey, now, sign } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
 import { spawnPerch, startRelay } from "./support/perch.mjs";
@@ -32,6 +35,47 @@ test("without a limit 500 come, with one up to 5,000 may", async () => {
 	assert.deepEqual((await peer.subscribe("default", {})).map(({ id }) => id), newest.slice(0, 500));
 	assert.deepEqual((await peer.subscribe("more", { limit: 1100 })).map(({ id }) => id), newest.slice(0, 1100));
 	assert.deepEqual((await peer.subscribe("most", { limit: 1e6 })).map(({ id }) => id), newest);
+	await peer.close();
+	await relay.stop();
+	clean(relay);
+});
+
+/** Writes events that nobody signed as the relay does; to sign them takes a minute. */
+function putInDatabase(file, events) {
+	const rows = events.map((event) => {
+		const age = (0x7fffffffffffffffn - BigInt(event.created_at)).toString(16).padStart(16, "0");
+		return `INSERT INTO event (id, rank, pubkey, kind, json) VALUES (x'${event.id}', x'${age}${event.id}', ` +
+			`x'${event.pubkey}', ${event.kind}, CAST('${JSON.stringify(event)}' AS BLOB));`;
+	});
+	execFileSync("sqlite3", [file], { input: `BEGIN;\n${rows.join("\n")}\nCOMMIT;\n` });
+}
+const hasSqlite = (() => {
+	try { return Boolean(execFileSync("sqlite3", ["--version"])); } catch { return false; }
+})();
+
+test("a filter gives at most 5,000, whatever its limit, and a COUNT all", { skip: !hasSqlite && "there is no sqlite3" }, async () => {
+	const most = 5000, base = now() - 100000;
+	const large = Array.from({ length: most - 1 }, (_, i) => ({ id: randomBytes(32).toString("hex"), pubkey: key.pub,
+		created_at: base + i, kind: 2, tags: [], content: "", sig: "0".repeat(128) }));
+	const file = join(folder, "large.db");
+	await (await startRelay(["--open", "--db", file])).stop();
+	putInDatabase(file, large);
+	const relay = await startRelay(["--open", "--db", file]);
+	const peer = await Peer.open(relay.url);
+	for (const stored of [most - 1, most, most + 1]) {
+		if (stored >= most) {
+			large.push(sign(key, { kind: 2, created_at: base + large.length }));
+			assert.deepEqual((await peer.publish(large.at(-1))).slice(2), [true, ""]);
+		}
+		assert.equal(large.length, stored);
+		const newest = large.map(({ id }) => id).reverse();
+		const limit = Math.max(stored, most);
+		const got = (await peer.subscribe("s", { limit })).map(({ id }) => id);
+		assert.ok(isDeepStrictEqual(got, newest.slice(0, most)), `${stored} stored, limit ${limit}: ${got.length} came`);
+		peer.send("CLOSE", "s");
+		peer.send("COUNT", "c", { limit: 1 });
+		assert.deepEqual((await peer.next("COUNT", "c"))[2], { count: stored });
+	}
 	await peer.close();
 	await relay.stop();
 	clean(relay);

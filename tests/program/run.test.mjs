@@ -129,6 +129,19 @@ test("a data folder that cannot be written costs the feed only", () => withRun([
 	assert.equal(String(front.stdout), "out\n");
 }, { ready: false, env: { PERCH_HOME: "/proc/nowhere" } }));
 
+for (const [what, options, complaint] of [
+	["a broken perch.conf", { conf: "tick-ms = 40\nticks-ms = 3\n" }, /^perch run: nobody watches this: \S*perch\.conf:2: there is no option "ticks-ms": did you mean tick-ms\?\n$/],
+	["a wrong number in the environment", { env: { PERCH_NAME: "x", PERCH_TICK_MS: "often" } }, /^perch run: nobody watches this: PERCH_TICK_MS takes 10\.\.60000, got "often"\n$/],
+	["a wrong word in the environment", { env: { PERCH_LOG_LEVEL: "shouting" } }, /^perch run: nobody watches this: log level is .*"shouting"\n$/],
+]) {
+	test(`${what} costs the feed, not the command`, () => withRun([], shell("echo out; exit 3"), async (front) => {
+		assert.deepEqual(await front.exited, { code: 3, signal: null });
+		assert.equal(String(front.stdout), "out\n");
+		assert.match(String(front.stderr), complaint);
+		assert.equal(front.events.length, 0);
+	}, { ready: false, ...options }));
+}
+
 test("the command sees its environment, but nothing of ours", () => withRun([], ["env"], async (front) => {
 	assert.equal((await front.exited).code, 0);
 	const ours = String(front.stdout).split("\n").filter((line) => line.startsWith("PERCH_"));

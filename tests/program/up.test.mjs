@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { rmSync } from "node:fs";
 import { test } from "node:test";
-import { Up, descendantsOf, isAlive, makeHome, processesOf, until } from "./support/up.mjs";
+import { makeKey, sign } from "./support/keys.mjs";
+import { Peer } from "./support/peer.mjs";
+import { Up, commandOf, descendantsOf, isAlive, makeHome, processesOf, until } from "./support/up.mjs";
 
 /** The demo asks for its permission 17 s into its script: more than until() gives by itself on a busy machine. */
 const CARD_MS = 60000;
@@ -23,6 +25,46 @@ test("up prints one ready line, serves the page behind its token, and stops with
 	assert.equal(pids.length, 2); // relay and observer
 	assert.deepEqual(await up.stop(), { code: 0, signal: null });
 	assert.deepEqual(pids.filter(isAlive), []);
+});
+
+test("up's relay is one for other clients too: it keeps what they publish, over a restart", async () => {
+	const home = makeHome(), key = makeKey(), note = sign(key, { kind: 1, content: "kept" });
+	try {
+		for (const start of ["first", "second"]) {
+			const up = await new Up([], { home, keepHome: true }).ready();
+			try {
+				const url = /ws:\/\/127\.0\.0\.1:\d+/.exec(commandOf(up.part("observer")).join(" "))[0];
+				const peer = await Peer.as(url, key);
+				if (start === "first")
+					assert.deepEqual((await peer.publish(note)).slice(2), [true, ""]);
+				assert.deepEqual((await peer.subscribe("q", { authors: [key.pub] })).map(({ id }) => id), [note.id]);
+				await peer.close();
+			} finally {
+				await up.stop();
+			}
+		}
+	} finally {
+		rmSync(home, { recursive: true });
+	}
+});
+
+test("up --tls prints a second address and the fingerprint, also to whoever attaches, and keeps its port over a restart", async () => {
+	const up = await new Up(["--tls", "127.0.0.1:0"], { keepHome: true }).ready();
+	try {
+		const lines = await until(() => up.stdout.match(/^perch: from a phone or another machine (https:\/\/127\.0\.0\.1:\d+\/)#(\S{43})\nperch: its certificate is SHA-256 ([0-9A-F:]{95})$/m), "the lines");
+		assert.equal(lines[2], up.token);
+		const opened = await up.perch("open", "--tls");
+		assert.equal(opened.stdout, `${lines[1]}#${up.token}\n`);
+		assert.match(opened.stderr, new RegExp(lines[3]));
+		const second = await new Up([], { home: up.home, keepHome: true }).ready();
+		await until(() => second.stdout.includes(`${lines[1]}#${up.token}`), "the address again");
+		await second.stop();
+		process.kill(up.part("observer"), "SIGKILL");
+		await until(async () => (await up.perch("open", "--tls")).stdout === opened.stdout, "the observer to be back");
+	} finally {
+		await up.stop();
+		rmSync(up.home, { recursive: true });
+	}
 });
 
 test("up --demo shows two channels, a permission and a failure", async () => {
@@ -45,9 +87,32 @@ test("up --demo shows two channels, a permission and a failure", async () => {
 	}
 });
 
+test("a page without agents plays the demo agent, once, and it ends with the rest", async () => {
+	const up = await new Up([], { keepHome: true }).ready();
+	try {
+		const play = (headers) => fetch(new URL("/api/demo", up.url), {
+			method: "POST", body: "{}", headers: { Authorization: `Bearer ${up.token}`, ...headers },
+		});
+		const json = { "Content-Type": "application/json" };
+		assert.equal((await play({})).status, 415);
+		assert.equal((await play({ ...json, Authorization: "Bearer no" })).status, 401);
+		assert.equal((await up.fleet()).agents.length, 0);
+		assert.equal((await play(json)).status, 202);
+		const again = await play(json);
+		assert.equal(again.status, 403);
+		assert.deepEqual(await again.json(), { error: "the demo agent runs already" });
+		await until(async () => (await up.fleet()).agents.some(({ name, online }) => name === "demo" && online), "the demo agent");
+		assert.deepEqual(await up.stop(), { code: 0, signal: null });
+		assert.deepEqual(processesOf(up.home), []);
+	} finally {
+		await up.stop();
+		rmSync(up.home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+	}
+});
+
 test("a killed up leaves no process behind", async () => {
 	const up = await new Up(["--demo"], { keepHome: true }).ready();
-	assert.ok(descendantsOf(up.child.pid).length >= 4); // relay, observer, agent, its demo agent
+	await until(() => descendantsOf(up.child.pid).length >= 4, "relay, observer, agent and its demo agent");
 	up.child.kill("SIGKILL");
 	await up.exited;
 	await until(() => processesOf(up.home).length === 0, "its children to end");
@@ -67,7 +132,7 @@ test("a second up attaches: the same page, and its agent is in the same fleet", 
 		assert.ok(isAlive(up.part("observer")));
 	} finally {
 		await up.stop();
-		rmSync(up.home, { recursive: true, force: true });
+		rmSync(up.home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 	}
 });
 
@@ -82,7 +147,7 @@ for (const option of ["--relay-listen", "--listen"])
 		assert.equal(status.code, 1);
 		assert.match(up.stderr, new RegExp(`port ${port} is taken by process ${process.pid} `));
 		assert.ok(up.stderr.includes(`${option} HOST:PORT`));
-		rmSync(up.home, { recursive: true, force: true });
+		rmSync(up.home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 	});
 
 test("a relay that was killed comes back and the agent is seen again, nothing doubled", async () => {
@@ -117,7 +182,7 @@ test("two commands with the same agent name: the second names the first", async 
 		assert.match(second.stderr, /pid \d+/);
 	} finally {
 		await up.stop();
-		rmSync(home, { recursive: true, force: true });
+		rmSync(home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 	}
 });
 
@@ -136,7 +201,7 @@ test("a command that cannot be an agent ends an attached up with its reason", as
 		assert.ok(isAlive(up.part("observer")));
 	} finally {
 		await up.stop();
-		rmSync(up.home, { recursive: true, force: true });
+		rmSync(up.home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 	}
 });
 

@@ -270,6 +270,100 @@ START_TEST(line_without_secrets_has_none_to_hide)
 }
 END_TEST
 
+#define CHUNK(text) \
+	"{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":" \
+	"\"s1\",\"update\":{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{" \
+	"\"type\":\"text\",\"text\":\"" text "\"}}},\"error\":null}"
+
+static void assert_same_slice(struct slice a, struct slice b, const char *text)
+{
+	ck_assert_msg(a.ptr == b.ptr && a.len == b.len, "%s", text);
+}
+
+/* Chunks of every kind, and lines that only begin or end like one. */
+START_TEST(a_line_is_read_as_it_is_alone_whatever_came_before_it)
+{
+	static const char *const texts[] = {
+		CHUNK("hello"),
+		CHUNK(""),
+		CHUNK("a longer text than the one before"),
+		"  " CHUNK("blanks around") "\r",
+		CHUNK("escaped \\\" quote, \\\\ and \\u20ac"),
+		CHUNK("ends with a backslash \\"),
+		CHUNK("gr\u00fc\u00df \u20ac \U0001f600"),
+		CHUNK("cut \xe2\x82"),
+		CHUNK("lone \\ud800"),
+		CHUNK("a tab \t"),
+		CHUNK("x\",\"more\":\"y"),
+		CHUNK("x\"},\"text\":{\"text\":\"y"),
+		CHUNK("x\"}}},\"params\":{\"update\":{\"content\":{\"text\":\"y"),
+		CHUNK("\",\"env\":[{\"name\":\"A\",\"value\":\"b\"}],\"b\":\""),
+		CHUNK("\\\"env\\\":[{\\\"name\\\":1,\\\"value\\\":2}]"),
+		"{\"method\":\"session/"
+		"update\",\"params\":{\"update\":{\"sessionUpdate\":"
+		"\"agent_thought_chunk\",\"content\":{\"text\":\"t\"}},\"sessionId\":"
+		"\"s2\"}}",
+		"{\"method\":\"session/"
+		"update\",\"params\":{\"env\":[{\"name\":\"A\",\"value\":"
+		"\"b\"}],\"update\":{\"sessionUpdate\":\"agent_message_chunk\","
+		"\"content\":{"
+		"\"text\":\"t\"}}}}",
+		"{\"id\":1,\"method\":\"m\",\"params\":{}}",
+		"",
+	};
+	const size_t count = sizeof(texts) / sizeof(texts[0]);
+
+	for (size_t i = 0; i < count * count; i++) {
+		const struct slice before = slice_of(texts[i / count]);
+		const char *text = texts[i % count];
+		struct acp_alike alike = {0};
+		struct acp_line again;
+
+		acp_line_scan_alike(before, &alike, &again);
+		acp_line_scan_alike(slice_of(text), &alike, &again);
+		scan(text);
+		ck_assert_msg(line.shape == again.shape, "%s", text);
+		assert_same_slice(line.text, again.text, text);
+		assert_same_slice(line.id, again.id, text);
+		assert_same_slice(line.method, again.method, text);
+		assert_same_slice(line.params, again.params, text);
+		assert_same_slice(line.result, again.result, text);
+		assert_same_slice(line.error, again.error, text);
+		assert_same_slice(line.session, again.session, text);
+		assert_same_slice(line.update, again.update, text);
+		assert_same_slice(line.chunk, again.chunk, text);
+		ck_assert_msg(line.has_secrets == again.has_secrets &&
+				      line.repairable == again.repairable &&
+				      line.params_is_object == again.params_is_object,
+			      "%s", text);
+	}
+}
+END_TEST
+
+START_TEST(a_line_that_is_too_long_but_for_its_text_is_not_remembered)
+{
+	struct acp_alike alike = {0};
+
+	buf_init(&copy, 65536);
+	(void)buf_lit(&copy, CHUNK("t"));
+	memset(buf_extend(&copy, ACP_ALIKE_MAX), ' ', ACP_ALIKE_MAX);
+	(void)buf_lit(&copy, "x"); /* blanks at the end would be no part of it */
+	acp_line_scan_alike(buf_slice(&copy), &alike, &line);
+	ck_assert_int_eq(line.shape, ACP_BROKEN);
+	ck_assert_ptr_null(alike.line.text.ptr);
+	buf_clear(&copy);
+	(void)buf_lit(&copy, "{");
+	memset(buf_extend(&copy, ACP_ALIKE_MAX), ' ', ACP_ALIKE_MAX);
+	(void)buf_append(&copy, slice_of(&CHUNK("t")[1]));
+	acp_line_scan_alike(buf_slice(&copy), &alike, &line);
+	assert_slice_eq(line.chunk, "t");
+	ck_assert_ptr_null(alike.line.text.ptr);
+	acp_line_scan_alike(SLICE(CHUNK("t")), &alike, &line);
+	ck_assert_uint_eq(alike.line.text.len, sizeof(CHUNK("")) - 1);
+	buf_finish(&copy);
+}
+END_TEST
+
 static Suite *acp_line_suite(void)
 {
 	Suite *suite = suite_create("acp_line");
@@ -290,6 +384,8 @@ static Suite *acp_line_suite(void)
 	tcase_add_test(shape, broken_line_has_no_parts);
 	tcase_add_test(shape, permission_request_is_urgent);
 	tcase_add_test(shape, only_a_proper_request_is_urgent);
+	tcase_add_test(shape, a_line_is_read_as_it_is_alone_whatever_came_before_it);
+	tcase_add_test(shape, a_line_that_is_too_long_but_for_its_text_is_not_remembered);
 	tcase_add_checked_fixture(secrets, setup, teardown);
 	tcase_add_test(secrets, values_of_mcp_env_and_headers_are_hidden);
 	tcase_add_test(secrets, secret_is_found_wherever_it_stands);

@@ -8,6 +8,7 @@
 
 #include "observer/model.h"
 #include "tests/unit/support/support.h"
+#include "wire/nostr/json.h"
 
 #define EPOCH "6a0000010000000a"
 #define LATER "6a0000020000000b"
@@ -131,6 +132,79 @@ START_TEST(an_event_that_is_not_there_is_not_found)
 	begin(&home);
 	ck_assert(!archive_db_event(home.db, claude, &pos, &answer, &err));
 	ck_assert_int_eq(err.code, ERR_NOT_FOUND);
+	end(&home);
+}
+END_TEST
+
+static struct archive_answer raw(struct home *home, struct pos from, struct pos to,
+				 size_t limit, size_t cut)
+{
+	struct archive_answer answer = {0};
+	const struct raw_query query = {from, to, limit, cut};
+	struct err err;
+
+	ck_assert_msg(archive_db_raw(home->db, claude, SLICE(API), &query, &answer, &err),
+		      "%s", err.text);
+	ck_assert(json_check((struct slice){answer.text, answer.text_len}, NULL, NULL));
+	return answer;
+}
+
+static void assert_says(struct archive_answer answer, const char *text)
+{
+	const struct slice all = {answer.text, answer.text_len};
+
+	ck_assert_msg(slice_find_slice(all, slice_of(text)) < all.len, "no %s in %.*s",
+		      text, SLICE_ARG(slice_sub(all, 0, 2000)));
+	archive_db_answer_finish(&answer);
+}
+
+START_TEST(raw_lines_are_those_of_the_stretch_as_they_were)
+{
+	const struct pos first = {"", 0}, three = {EPOCH, 3}, last = {"~", 0};
+	struct home home = {0};
+
+	begin(&home);
+	event(&home, EPOCH, 1, "turn_started", "t1", "{\"promptId\":1}");
+	event(&home, EPOCH, 2, "acp_read", "t1",
+	      "{\"method\":\"session/update\", \"params\":{\"update\":{"
+	      "\"sessionUpdate\":\"plan\"}}}");
+	event(&home, EPOCH, 3, "acp_write", "t1", "{\"id\":1,\"result\":{}}");
+	event(&home, LATER, 1, "note", NULL, "{\"text\":\"later\"}");
+	assert_says(raw(&home, first, three, 9, 99),
+		    "{\"lines\":[{\"pos\":\"" EPOCH "/0000000000000001\",\"t\":");
+	assert_says(raw(&home, first, three, 9, 999),
+		    "\"kind\":\"acp_read\",\"direction\":\"read\",\"name\":"
+		    "\"session/update plan\",\"bytes\":73,\"text\":\"{\\\"method\\\":"
+		    "\\\"session/update\\\", \\\"params");
+	assert_says(raw(&home, first, three, 9, 99), "}],\"next\":null}");
+	assert_says(raw(&home, three, last, 9, 5),
+		    "\"direction\":\"write\",\"name\":\"result\",\"bytes\":20,"
+		    "\"text\":\"{\\\"id\\\"\"},{\"pos\":\"" LATER "/");
+	assert_says(raw(&home, three, three, 9, 5), "{\"lines\":[],\"next\":null}");
+	end(&home);
+}
+END_TEST
+
+START_TEST(raw_lines_come_in_answers_that_end)
+{
+	const struct pos first = {"", 0}, last = {"~", 0};
+	struct home home = {0};
+	struct buf big = {.max = 65535};
+
+	begin(&home);
+	(void)buf_lit(&big, "{\"text\":\"");
+	for (unsigned i = 0; i < 60000; i++)
+		(void)buf_lit(&big, "x");
+	(void)buf_lit(&big, "\"}");
+	for (unsigned seq = 1; seq <= 30; seq++)
+		event(&home, EPOCH, seq, "note", NULL, buf_text(&big));
+	assert_says(raw(&home, first, last, 2, 9),
+		    "],\"next\":\"" EPOCH "/0000000000000003\"}");
+	assert_says(raw(&home, first, last, 30, 9), "],\"next\":null}");
+	/* 18 of them are a MiB and a little. */
+	assert_says(raw(&home, first, last, 30, RAW_CUT_MAX),
+		    "],\"next\":\"" EPOCH "/0000000000000019\"}");
+	buf_finish(&big);
 	end(&home);
 }
 END_TEST
@@ -286,36 +360,30 @@ END_TEST
 /* ---- starting again ---- */
 
 struct loaded {
-	unsigned events, numbers, gone;
+	unsigned events, gone;
 	struct pos floor;
-	unsigned forgotten, forgotten_ranges;
+	unsigned known, ranges;
 };
 
-static void on_number(void *ctx, const uint8_t *agent, const char *epoch, uint64_t number)
-{
-	(void)agent;
-	(void)epoch;
-	(void)number;
-	((struct loaded *)ctx)->numbers++;
-}
-
 static void on_gone(void *ctx, const uint8_t *agent, const char *epoch,
-		    struct frame_range range)
+		    struct gone_range gone)
 {
 	(void)agent;
 	(void)epoch;
-	((struct loaded *)ctx)->gone += (unsigned)(range.last - range.first + 1);
+	((struct loaded *)ctx)->gone +=
+		(unsigned)(gone.range.last - gone.range.first + 1);
+	ck_assert_int_eq(gone.why, GONE_DISK);
 }
 
-static void on_forgotten(void *ctx, const uint8_t *agent, const char *epoch,
-			 struct frame_range range)
+static void on_known(void *ctx, const uint8_t *agent, const char *epoch,
+		     struct frame_range range)
 {
 	struct loaded *loaded = ctx;
 
 	(void)agent;
 	(void)epoch;
-	loaded->forgotten_ranges++;
-	loaded->forgotten += (unsigned)(range.last - range.first + 1);
+	loaded->ranges++;
+	loaded->known += (unsigned)(range.last - range.first + 1);
 }
 
 static void on_event(void *ctx, const uint8_t *agent, const char *epoch,
@@ -338,8 +406,7 @@ static void on_floor(void *ctx, const uint8_t *agent, struct slice channel,
 
 START_TEST(a_start_knows_all_frame_numbers_but_only_the_newest_events)
 {
-	const struct archive_loader loader = {on_number, on_gone, on_forgotten, on_event,
-					      on_floor};
+	const struct archive_loader loader = {on_known, on_gone, on_event, on_floor};
 	struct loaded loaded = {0};
 	struct home home = {0};
 	struct err err;
@@ -349,12 +416,13 @@ START_TEST(a_start_knows_all_frame_numbers_but_only_the_newest_events)
 	for (unsigned seq = 1; seq <= 2000; seq++)
 		note(&home, seq);
 	ck_assert(archive_db_gone(home.db, claude, EPOCH,
-				  (struct frame_range){2001, 2003}, &err));
+				  (struct gone_range){{2001, 2003}, GONE_DISK}, &err));
 	ck_assert(archive_db_commit(home.db, &err));
 	archive_db_close(home.db);
 	open_db(&home);
 	ck_assert(archive_db_load(home.db, &loader, &loaded, &err));
-	ck_assert_uint_eq(loaded.numbers, 2000);
+	ck_assert_uint_eq(loaded.known, 2000);
+	ck_assert_uint_eq(loaded.ranges, 1);
 	ck_assert_uint_eq(loaded.gone, 3);
 	ck_assert_uint_lt(loaded.events, 1000);
 	ck_assert_uint_ge(loaded.events, 300);
@@ -365,14 +433,42 @@ END_TEST
 
 static struct loaded load_all(struct home *home)
 {
-	const struct archive_loader loader = {on_number, on_gone, on_forgotten, on_event,
-					      on_floor};
+	const struct archive_loader loader = {on_known, on_gone, on_event, on_floor};
 	struct loaded loaded = {0};
 	struct err err = {0};
 
 	ck_assert(archive_db_load(home->db, &loader, &loaded, &err));
 	return loaded;
 }
+
+START_TEST(a_frame_that_was_given_up_and_comes_is_no_gap_any_more)
+{
+	struct home home = {0};
+	struct loaded loaded;
+	struct err err;
+
+	begin(&home);
+	ck_assert(archive_db_gone(home.db, claude, EPOCH,
+				  (struct gone_range){{2, 6}, GONE_DISK}, &err));
+	note(&home, 1);
+	ck_assert_uint_eq(load_all(&home).gone, 5);
+	note(&home, 4);
+	ck_assert_uint_eq(load_all(&home).gone, 4);
+	note(&home, 2);
+	note(&home, 6);
+	note(&home, 6);
+	loaded = load_all(&home);
+	ck_assert_uint_eq(loaded.gone, 2); /* 3 and 5 */
+	ck_assert_uint_eq(loaded.known, 4);
+	ck_assert_uint_eq(loaded.ranges, 3); /* 1 and 2, 4, 6 */
+	note(&home, 3);
+	note(&home, 5);
+	loaded = load_all(&home);
+	ck_assert_uint_eq(loaded.known, 6);
+	ck_assert_uint_eq(loaded.ranges, 1);
+	end(&home);
+}
+END_TEST
 
 static void trim_all(struct home *home, const struct archive_keep *keep, int64_t now_ms)
 {
@@ -384,23 +480,25 @@ static void trim_all(struct home *home, const struct archive_keep *keep, int64_t
 			      err.text);
 }
 
-START_TEST(what_is_too_old_goes_and_its_numbers_are_remembered_in_one_range)
+START_TEST(what_is_too_old_goes_and_its_numbers_stay_known)
 {
 	const struct archive_keep keep = {.age_ms = 1000};
 	struct home home = {0};
+	struct archive_answer answer;
 	struct loaded loaded;
 
 	begin(&home);
 	for (unsigned seq = 1; seq <= 200; seq++)
 		note(&home, seq);
 	trim_all(&home, &keep, T0 + 1000);
-	ck_assert_uint_eq(load_all(&home).numbers, 200);
+	answer = rows(&home, NULL, 1000);
+	ck_assert_uint_eq(answer.row_count, 200);
+	archive_db_answer_finish(&answer);
 	trim_all(&home, &keep, T0 + 1001);
 	loaded = load_all(&home);
-	ck_assert_uint_eq(loaded.numbers, 0);
 	ck_assert_uint_eq(loaded.events, 0);
-	ck_assert_uint_eq(loaded.forgotten, 200);
-	ck_assert_uint_eq(loaded.forgotten_ranges, 1);
+	ck_assert_uint_eq(loaded.known, 200);
+	ck_assert_uint_eq(loaded.ranges, 1);
 	ck_assert_uint_eq(loaded.gone, 0);
 	end(&home);
 }
@@ -461,8 +559,7 @@ START_TEST(size_takes_the_oldest_of_whoever_has_most)
 	ck_assert_uint_eq(rows_of(&home, quiet), 5);
 	ck_assert_uint_gt(left, 50);
 	ck_assert_uint_lt(left, 300);
-	ck_assert_uint_eq(load_all(&home).numbers, left + 5);
-	ck_assert_uint_eq(load_all(&home).forgotten, 400 - left);
+	ck_assert_uint_eq(load_all(&home).known, 405);
 	end(&home);
 }
 END_TEST
@@ -491,7 +588,7 @@ START_TEST(what_is_forgotten_is_gone_and_nothing_else)
 	answer = rows(&home, NULL, 10);
 	ck_assert_uint_eq(answer.row_count, 0);
 	archive_db_answer_finish(&answer);
-	ck_assert_uint_eq(load_all(&home).forgotten, 3);
+	ck_assert_uint_eq(load_all(&home).known, 3);
 	end(&home);
 }
 END_TEST
@@ -505,6 +602,8 @@ int main(void)
 	tcase_add_test(tcase, the_file_is_its_owners_alone);
 	tcase_add_test(tcase, an_event_comes_back_byte_for_byte);
 	tcase_add_test(tcase, an_event_that_is_not_there_is_not_found);
+	tcase_add_test(tcase, raw_lines_are_those_of_the_stretch_as_they_were);
+	tcase_add_test(tcase, raw_lines_come_in_answers_that_end);
 	tcase_add_test(tcase, a_frame_stored_twice_is_there_once);
 	tcase_add_test(tcase, pages_join_from_the_newest_to_the_first);
 	tcase_add_test(tcase, a_turn_is_derived_whole_even_where_a_page_begins_inside_it);
@@ -512,8 +611,8 @@ int main(void)
 	tcase_add_test(tcase, a_fetched_body_takes_the_place_of_what_was_cut);
 	tcase_add_test(tcase, the_reducer_and_the_archive_make_the_same_rows);
 	tcase_add_test(tcase, a_start_knows_all_frame_numbers_but_only_the_newest_events);
-	tcase_add_test(tcase,
-		       what_is_too_old_goes_and_its_numbers_are_remembered_in_one_range);
+	tcase_add_test(tcase, a_frame_that_was_given_up_and_comes_is_no_gap_any_more);
+	tcase_add_test(tcase, what_is_too_old_goes_and_its_numbers_stay_known);
 	tcase_add_test(tcase, size_takes_the_oldest_of_whoever_has_most);
 	tcase_add_test(tcase, what_is_forgotten_is_gone_and_nothing_else);
 	suite_add_tcase(suite, tcase);

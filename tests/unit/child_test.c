@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <uv.h>
+
+#include "agent/cgroup.h"
 #include "tests/unit/support/support.h"
 #include "wire/base/buf.h"
 
@@ -361,6 +364,32 @@ START_TEST(no_descendant_survives_its_agent_whatever_it_tries)
 }
 END_TEST
 
+/* No parent, a session of its own, and no mark in its environment: while other agents
+ * live only the control group tells whose it is. Where we may make none, nothing can. */
+START_TEST(not_even_one_that_empties_its_environment_survives)
+{
+	struct cgroup *group = cgroup_create();
+	struct child *other;
+	pid_t helper;
+
+	if (!group)
+		return;
+	cgroup_destroy(group);
+	run("read x");
+	other = child;
+	quit_on_line = true;
+	run("env -i /usr/bin/setsid /bin/sh -c '(trap \"\" HUP TERM; while :; do "
+	    "/bin/sleep 1; done) >/dev/null 2>&1 & echo $!'; read line");
+	loop_run(loop);
+	helper = pid_said();
+	ck_assert_int_eq(kill(helper, 0), 0);
+	child_destroy(child);
+	wait_until_gone(helper);
+	ck_assert_int_eq(kill(child_pid(other), 0), 0);
+	child = other;
+}
+END_TEST
+
 START_TEST(one_that_heeds_the_end_of_its_stdin_is_not_killed)
 {
 	run("cat > /dev/null; exit 5");
@@ -524,6 +553,7 @@ int main(void)
 	tcase_add_test(tcase,
 		       a_dead_one_that_left_a_helper_at_its_stdout_ends_nevertheless);
 	tcase_add_test(tcase, no_descendant_survives_its_agent_whatever_it_tries);
+	tcase_add_test(tcase, not_even_one_that_empties_its_environment_survives);
 	tcase_add_test(tcase, one_that_heeds_the_end_of_its_stdin_is_not_killed);
 	tcase_add_test(tcase, a_stop_and_a_continue_are_told);
 	tcase_add_test(tcase, a_destroyed_one_is_dead);

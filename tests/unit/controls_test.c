@@ -90,12 +90,12 @@ static int64_t no_stranger(void *ctx, const uint8_t *author)
 }
 
 static void no_gone(void *ctx, const uint8_t *agent, const char *epoch,
-		    struct frame_range range)
+		    struct gone_range gone)
 {
 	(void)ctx;
 	(void)agent;
 	(void)epoch;
-	(void)range;
+	(void)gone;
 }
 
 static void feed(struct world *world, const char *epoch, unsigned seq, const char *kind,
@@ -417,6 +417,38 @@ START_TEST(missing_frames_are_asked_for_once_they_have_settled)
 }
 END_TEST
 
+START_TEST(once_all_that_was_asked_for_is_here_the_rest_is_asked_for_at_once)
+{
+	const uint64_t last = 2 * WANT_RANGES_MAX + 13; /* 70 holes of one frame */
+	const uint8_t *agent;
+	struct world world;
+	unsigned sent;
+
+	begin(&world, EPOCH);
+	agent = keypair_public(world.agent);
+	model_heard(world.model, agent, NOW);
+	model_tick(world.model, NOW);
+	controls_on_ready(world.controls, NOW);
+	for (uint64_t n = 3; n <= last; n += 2)
+		ingest_known(world.ingest, agent, EPOCH, n);
+	controls_tick(world.controls, NOW + 1000);
+	sent = world.count;
+	for (uint64_t n = last - 1; n > 14; n -= 2)
+		ingest_known(world.ingest, agent, EPOCH, n);
+	controls_tick(world.controls, NOW + 2000); /* 14 was asked for, too */
+	ck_assert_uint_eq(world.count, sent);
+	ingest_known(world.ingest, agent, EPOCH, 14);
+	controls_tick(world.controls, NOW + 2100);
+	ck_assert_uint_eq(world.count, sent + 1);
+	assert_slice_eq(acp_get(buf_slice(&world.sent[sent]), "want"),
+			"[{\"epoch\":\"" EPOCH
+			"\",\"frames\":[[12,12],[10,10],[8,8],[6,6],[4,4],[2,2]]}]");
+	controls_tick(world.controls, NOW + 2200);
+	ck_assert_uint_eq(world.count, sent + 1);
+	end(&world);
+}
+END_TEST
+
 static void part(struct world *world, unsigned number, const char *text)
 {
 	char payload[256];
@@ -481,6 +513,8 @@ int main(void)
 		tcase,
 		an_agent_that_is_online_is_asked_every_minute_an_offline_one_is_not);
 	tcase_add_test(tcase, missing_frames_are_asked_for_once_they_have_settled);
+	tcase_add_test(tcase,
+		       once_all_that_was_asked_for_is_here_the_rest_is_asked_for_at_once);
 	tcase_add_test(tcase, a_body_comes_together_from_parts_in_any_order);
 	tcase_add_test(tcase, parts_of_no_sense_are_ignored);
 	suite_add_tcase(suite, tcase);

@@ -176,6 +176,22 @@ START_TEST(a_database_with_a_damaged_page_is_refused)
 }
 END_TEST
 
+START_TEST(nothing_is_committed_to_a_file_that_is_not_where_it_was)
+{
+	char away[140];
+
+	(void)snprintf(away, sizeof(away), "%s.away", path);
+	open_ok(one);
+	ck_assert_int_eq(rename(path, away), 0);
+	ck_assert(db_exec(db, "BEGIN; INSERT INTO a VALUES (1)", &err));
+	ck_assert(!db_commit(db, &err));
+	ck_assert_int_eq(err.code, ERR_MALFORMED);
+	ck_assert_ptr_nonnull(strstr(err.text, "was moved or deleted while in use"));
+	ck_assert_int_eq(rename(away, path), 0);
+	ck_assert(db_commit(db, &err));
+}
+END_TEST
+
 START_TEST(a_path_that_cannot_be_made_says_why)
 {
 	(void)snprintf(path, sizeof(path), "%s/missing/x.db", folder);
@@ -293,6 +309,7 @@ int main(void)
 	tcase_add_test(tcase, a_newer_database_is_refused_with_both_versions);
 	tcase_add_test(tcase, a_file_that_is_no_database_is_refused_and_kept);
 	tcase_add_test(tcase, a_database_with_a_damaged_page_is_refused);
+	tcase_add_test(tcase, nothing_is_committed_to_a_file_that_is_not_where_it_was);
 	tcase_add_test(tcase, a_path_that_cannot_be_made_says_why);
 	tcase_add_test(tcase, a_folder_that_cannot_be_written_is_named);
 	tcase_add_test(tcase, a_write_without_room_fails_and_the_database_lives);

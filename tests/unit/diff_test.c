@@ -141,6 +141,63 @@ START_TEST(the_script_turns_the_old_text_into_the_new_one)
 }
 END_TEST
 
+/* Two texts whose every line differs. */
+static void all_differ(struct buf *old, struct buf *new, int lines)
+{
+	for (int i = 0; i < lines; i++) {
+		(void)buf_printf(old, "old %d\n", i);
+		(void)buf_printf(new, "new %d\n", i);
+	}
+}
+
+START_TEST(a_diff_of_20_000_lines_is_read_page_by_page)
+{
+	struct buf old = {.max = 1u << 20}, new = {.max = 1u << 20}, out = {0};
+	struct diff_size size;
+
+	all_differ(&old, &new, 20000);
+	for (size_t from = 0; from < 40000; from += 10000) {
+		char first[64], last[64];
+
+		buf_clear(&out);
+		out.max = 16u << 20;
+		diff_write_lines(buf_slice(&old), buf_slice(&new), from, 10000, &out,
+				 &size);
+		ck_assert_uint_eq(size.added, 20000);
+		ck_assert_uint_eq(size.removed, 20000);
+		(void)snprintf(first, sizeof(first), "\"lines\":[\"%s %zu\",",
+			       from < 20000 ? "-old" : "+new", from % 20000);
+		(void)snprintf(last, sizeof(last),
+			       "%s %zu\"]}],\"more\":%s,\"lines\":40000",
+			       from < 20000 ? "-old" : "+new", (from + 9999) % 20000,
+			       from < 30000 ? "true" : "false");
+		ck_assert_msg(has(buf_slice(&out), first), "no %s", first);
+		ck_assert_msg(has(buf_slice(&out), last), "no %s", last);
+	}
+	buf_finish(&old);
+	buf_finish(&new);
+	buf_finish(&out);
+}
+END_TEST
+
+START_TEST(a_page_in_the_middle_of_a_hunk_knows_its_numbers)
+{
+	struct buf out = {.max = 4096};
+	struct diff_size size;
+
+	diff_write_lines(SLICE("a\nb\nc\nd\n"), SLICE("a\nB\nc\nd\n"), 2, 2, &out, &size);
+	assert_slice_eq(buf_slice(&out),
+			"\"added\":1,\"removed\":1,\"hunks\":[{\"old\":3,\"new\":2,"
+			"\"lines\":[\"+B\",\" c\"]}],\"more\":true,\"lines\":5");
+	buf_clear(&out);
+	diff_write_lines(SLICE("a\n"), SLICE("b\n"), 7, 2, &out, &size);
+	assert_slice_eq(buf_slice(&out),
+			"\"added\":1,\"removed\":1,\"hunks\":[],\"more\":"
+			"false,\"lines\":2");
+	buf_finish(&out);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("diff");
@@ -152,6 +209,8 @@ int main(void)
 	tcase_add_test(tcase, far_apart_changes_are_two_hunks);
 	tcase_add_test(tcase, quotes_and_controls_are_escaped);
 	tcase_add_test(tcase, a_huge_rewrite_stays_within_the_budget);
+	tcase_add_test(tcase, a_diff_of_20_000_lines_is_read_page_by_page);
+	tcase_add_test(tcase, a_page_in_the_middle_of_a_hunk_knows_its_numbers);
 	tcase_add_loop_test(tcase, the_script_turns_the_old_text_into_the_new_one, 0,
 			    300);
 	suite_add_tcase(suite, tcase);

@@ -20,7 +20,7 @@ struct world {
 	struct keypair *owner, *agent;
 	struct buf auth; /* the owner's attestation of the agent */
 	struct ingest *ingest;
-	unsigned frames, live, strangers, gone;
+	unsigned frames, live, strangers, gone, gone_why[GONE_WHYS];
 	int64_t attested_elsewhere; /* what on_stranger answers */
 	uint64_t last_number;
 	uint8_t serial;
@@ -45,13 +45,14 @@ static int64_t on_stranger(void *ctx, const uint8_t *author)
 }
 
 static void on_gone(void *ctx, const uint8_t *agent, const char *epoch,
-		    struct frame_range range)
+		    struct gone_range gone)
 {
 	struct world *world = ctx;
 
 	(void)agent;
 	(void)epoch;
-	world->gone += (unsigned)(range.last - range.first + 1);
+	world->gone += (unsigned)(gone.range.last - gone.range.first + 1);
+	world->gone_why[gone.why]++;
 }
 
 static void begin(struct world *world)
@@ -138,15 +139,21 @@ static void write_plaintext(char out[512], const char *epoch, unsigned number,
 		       number * 2, suffix);
 }
 
-static void frame(struct world *world, const char *epoch, unsigned number, bool replayed)
+static void frame_of(struct world *world, const char *epoch, unsigned number,
+		     bool replayed, int64_t created_at)
 {
 	struct buf event = {0};
 	char text[512];
 
 	write_plaintext(text, epoch, number, replayed);
-	make(world, world->agent, buf_slice(&world->auth), "telemetry", NOW / 1000, text,
+	make(world, world->agent, buf_slice(&world->auth), "telemetry", created_at, text,
 	     &event);
 	give(world, &event);
+}
+
+static void frame(struct world *world, const char *epoch, unsigned number, bool replayed)
+{
+	frame_of(world, epoch, number, replayed, NOW / 1000);
 }
 
 START_TEST(a_frame_of_an_attested_agent_is_taken_and_live)
@@ -387,6 +394,53 @@ START_TEST(holes_are_wanted_when_they_have_settled)
 }
 END_TEST
 
+static void assert_wanted(const struct control_want *want, uint64_t first, uint64_t last)
+{
+	ck_assert_str_eq(want->epoch, EPOCH);
+	ck_assert_uint_eq(want->range.first, first);
+	ck_assert_uint_eq(want->range.last, last);
+}
+
+START_TEST(a_long_hole_is_wanted_in_pieces_the_newest_first)
+{
+	const uint64_t most = INGEST_PIECE_FRAMES;
+	struct control_want wants[WANT_RANGES_MAX];
+	const uint8_t *agent;
+	struct world world;
+
+	begin(&world);
+	agent = keypair_public(world.agent);
+	frame(&world, EPOCH, 3 * INGEST_PIECE_FRAMES + 1, false);
+	ck_assert_uint_eq(ingest_wants(world.ingest, agent, NOW + INGEST_SETTLE_MS, wants,
+				       WANT_RANGES_MAX),
+			  3);
+	assert_wanted(&wants[0], 2 * most + 1, 3 * most);
+	assert_wanted(&wants[1], most + 1, 2 * most);
+	assert_wanted(&wants[2], 1, most);
+	end(&world);
+}
+END_TEST
+
+START_TEST(what_is_more_than_one_ask_holds_is_all_in_the_last_piece)
+{
+	const uint64_t most = INGEST_PIECE_FRAMES;
+	struct control_want wants[WANT_RANGES_MAX];
+	const uint8_t *agent;
+	struct world world;
+
+	begin(&world);
+	agent = keypair_public(world.agent);
+	frame(&world, EPOCH, 28801, false); /* eight hours */
+	ck_assert_uint_eq(ingest_wants(world.ingest, agent, NOW + INGEST_SETTLE_MS, wants,
+				       WANT_RANGES_MAX),
+			  WANT_RANGES_MAX);
+	assert_wanted(&wants[0], 28800 - most + 1, 28800);
+	assert_wanted(&wants[WANT_RANGES_MAX - 1], 1,
+		      28800 - (WANT_RANGES_MAX - 1) * most);
+	end(&world);
+}
+END_TEST
+
 START_TEST(what_the_harness_no_longer_keeps_is_gone)
 {
 	struct world world;
@@ -404,6 +458,244 @@ START_TEST(what_the_harness_no_longer_keeps_is_gone)
 	ck_assert_uint_eq(world.gone, 2 + 4 + 1);
 	/* 5, 7, 8 and, as it says, 10 to 12 may still come. */
 	ck_assert_uint_eq(ingest_missing(world.ingest, agent), 6);
+	end(&world);
+}
+END_TEST
+
+START_TEST(why_frames_are_gone_is_told_for_each_range)
+{
+	struct world world;
+	const uint8_t *agent;
+
+	begin(&world);
+	agent = keypair_public(world.agent);
+	frame(&world, EPOCH, 3, false);
+	frame(&world, EPOCH_2, 9, false);
+	ingest_feed_state(
+		world.ingest, agent,
+		SLICE("{\"epochs\":[{\"epoch\":\"" EPOCH_2
+		      "\",\"first\":5,\"last\":12,\"why\":\"retention\"}],"
+		      "\"gone\":[{\"epoch\":\"" EPOCH_2
+		      "\",\"frames\":[[6,6]],\"why\":\"disk\"},{\"epoch\":\"" EPOCH_2
+		      "\",\"frames\":[[8,8]],\"why\":\"of a later version\"}],"
+		      "\"others\":\"no_journal\"}"),
+		NOW);
+	ck_assert_uint_eq(world.gone, 4 + 1 + 1 + 2);
+	ck_assert_uint_eq(world.gone_why[GONE_RETENTION], 1);
+	ck_assert_uint_eq(world.gone_why[GONE_DISK], 1);
+	ck_assert_uint_eq(world.gone_why[GONE_UNKNOWN], 1);
+	ck_assert_uint_eq(world.gone_why[GONE_NO_JOURNAL], 1);
+	end(&world);
+}
+END_TEST
+
+START_TEST(a_harness_that_cannot_read_its_journal_says_nothing_of_other_epochs)
+{
+	struct world world;
+	const uint8_t *agent;
+
+	begin(&world);
+	agent = keypair_public(world.agent);
+	frame(&world, EPOCH, 3, false);
+	frame(&world, EPOCH_2, 3, false);
+	ingest_feed_state(world.ingest, agent,
+			  SLICE("{\"epochs\":[{\"epoch\":\"" EPOCH_2
+				"\",\"first\":2,\"last\":3,\"why\":\"disk\"}],\"gone\":[]"
+				",\"partial\":true}"),
+			  NOW);
+	ck_assert_uint_eq(world.gone, 1);
+	ck_assert_uint_eq(ingest_missing(world.ingest, agent), 2 + 1);
+	end(&world);
+}
+END_TEST
+
+/* ---- complete through ---- */
+
+#define S (NOW / 1000)
+
+static void state(struct world *world, const char *epochs, const char *rest)
+{
+	struct buf text = {.max = 4096};
+
+	(void)buf_printf(&text, "{\"epochs\":[%s],\"gone\":[]%s}", epochs, rest);
+	ingest_feed_state(world->ingest, keypair_public(world->agent), buf_slice(&text),
+			  NOW);
+	buf_finish(&text);
+}
+
+#define OF(epoch, first, last) \
+	"{\"epoch\":\"" epoch "\",\"first\":" first ",\"last\":" last "}"
+
+/* Seconds before now; -1: nothing is claimed. */
+static int64_t complete(const struct world *world)
+{
+	const int64_t ms =
+		ingest_complete_ms(world->ingest, keypair_public(world->agent));
+
+	return ms ? S - ms / 1000 : -1;
+}
+
+START_TEST(nothing_is_complete_before_the_harness_told_what_there_is)
+{
+	struct world world;
+
+	begin(&world);
+	ck_assert_int_eq(complete(&world), -1);
+	frame_of(&world, EPOCH, 1, false, S - 9);
+	ck_assert_int_eq(complete(&world), -1);
+	state(&world, OF(EPOCH, "1", "1"), "");
+	ck_assert_int_eq(complete(&world), 9);
+	frame_of(&world, EPOCH, 2, false, S - 8);
+	ck_assert_int_eq(complete(&world), 8);
+	end(&world);
+}
+END_TEST
+
+START_TEST(a_hole_holds_it_and_what_fills_the_hole_lets_it_go_on)
+{
+	struct world world;
+
+	begin(&world);
+	frame_of(&world, EPOCH, 1, false, S - 9);
+	state(&world, OF(EPOCH, "1", "1"), "");
+	frame_of(&world, EPOCH, 4, false, S - 6);
+	ck_assert_int_eq(complete(&world), 9);
+	frame_of(&world, EPOCH, 3, true, S - 5);
+	ck_assert_int_eq(complete(&world), 9);
+	frame_of(&world, EPOCH, 2, true, S - 4);
+	/* Frames that were replayed say nothing of what was sent since the fourth. */
+	ck_assert_int_eq(complete(&world), 6);
+	end(&world);
+}
+END_TEST
+
+START_TEST(a_lost_tail_holds_it_once_it_is_told)
+{
+	struct world world;
+
+	begin(&world);
+	frame_of(&world, EPOCH, 1, false, S - 9);
+	state(&world, OF(EPOCH, "1", "3"), "");
+	ck_assert_int_eq(complete(&world), -1);
+	frame_of(&world, EPOCH, 4, false, S - 5);
+	ck_assert_int_eq(complete(&world), -1);
+	frame_of(&world, EPOCH, 2, true, S - 4);
+	frame_of(&world, EPOCH, 3, true, S - 4);
+	ck_assert_int_eq(complete(&world), 5);
+	end(&world);
+}
+END_TEST
+
+START_TEST(a_new_start_holds_it_until_it_told_how_the_one_before_ended)
+{
+	struct world world;
+
+	begin(&world);
+	frame_of(&world, EPOCH, 1, false, S - 9);
+	state(&world, OF(EPOCH, "1", "1"), "");
+	frame_of(&world, EPOCH_2, 1, false, S - 7);
+	frame_of(&world, EPOCH_2, 2, false, S - 6);
+	ck_assert_int_eq(complete(&world), 9);
+	state(&world, OF(EPOCH, "1", "2") "," OF(EPOCH_2, "1", "2"), "");
+	ck_assert_int_eq(complete(&world), 9);
+	frame_of(&world, EPOCH, 2, true, S - 5);
+	ck_assert_int_eq(complete(&world), 6);
+	/* What the older one still says is not the live end. */
+	frame_of(&world, EPOCH, 3, false, S - 4);
+	ck_assert_int_eq(complete(&world), 6);
+	end(&world);
+}
+END_TEST
+
+START_TEST(what_is_gone_for_good_is_counted_and_holds_nothing)
+{
+	struct world world;
+
+	begin(&world);
+	frame_of(&world, EPOCH, 5, false, S - 9);
+	state(&world, OF(EPOCH, "4", "5"), "");
+	ck_assert_int_eq(complete(&world), -1); /* 4 may come */
+	frame_of(&world, EPOCH, 4, true, S - 8);
+	ck_assert_int_eq(complete(&world), 9);
+	ck_assert_uint_eq(ingest_gone_frames(world.ingest, keypair_public(world.agent)),
+			  3);
+	end(&world);
+}
+END_TEST
+
+START_TEST(a_harness_that_cannot_read_its_journal_lets_nothing_be_claimed)
+{
+	struct world world;
+
+	begin(&world);
+	frame_of(&world, EPOCH, 1, false, S - 9);
+	state(&world, OF(EPOCH, "1", "1"), ",\"partial\":true");
+	ck_assert_int_eq(complete(&world), -1);
+	state(&world, OF(EPOCH, "1", "1"), "");
+	ck_assert_int_eq(complete(&world), 9);
+	end(&world);
+}
+END_TEST
+
+START_TEST(a_foreign_feed_claims_nothing)
+{
+	struct world world;
+
+	begin(&world);
+	frame_of(&world, NULL, 0, false, S - 9);
+	state(&world, "", "");
+	ck_assert_int_eq(complete(&world), -1);
+	end(&world);
+}
+END_TEST
+
+START_TEST(a_clock_that_is_ahead_makes_nothing_complete_in_our_future)
+{
+	struct world world;
+
+	begin(&world);
+	frame_of(&world, EPOCH, 1, false, S + 200);
+	state(&world, OF(EPOCH, "1", "1"), "");
+	ck_assert_int_eq(complete(&world), 0);
+	end(&world);
+}
+END_TEST
+
+START_TEST(after_a_restart_what_the_archive_has_is_no_claim_by_itself)
+{
+	struct world world;
+	const uint8_t *agent;
+
+	begin(&world);
+	agent = keypair_public(world.agent);
+	(void)ingest_known(world.ingest, agent, EPOCH, 1);
+	(void)ingest_known(world.ingest, agent, EPOCH, 2);
+	frame_of(&world, EPOCH, 3, false, S - 5);
+	ck_assert_int_eq(complete(&world), -1);
+	state(&world, OF(EPOCH, "1", "3"), "");
+	ck_assert_int_eq(complete(&world), 5);
+	end(&world);
+}
+END_TEST
+
+START_TEST(a_frame_that_was_given_up_and_comes_is_taken)
+{
+	struct world world;
+	const uint8_t *agent;
+
+	begin(&world);
+	agent = keypair_public(world.agent);
+	frame(&world, EPOCH, 5, false);
+	ingest_feed_state(world.ingest, agent,
+			  SLICE("{\"epochs\":[{\"epoch\":\"" EPOCH
+				"\",\"first\":5,\"last\":5}],\"gone\":[]}"),
+			  NOW);
+	ck_assert_uint_eq(ingest_gone(world.ingest, agent), 1);
+	frame(&world, EPOCH, 2, true);
+	ck_assert_uint_eq(world.frames, 2);
+	ck_assert_uint_eq(ingest_gone(world.ingest, agent), 2); /* 1, and 3 to 4 */
+	frame(&world, EPOCH, 2, true);
+	ck_assert_uint_eq(world.frames, 2);
 	end(&world);
 }
 END_TEST
@@ -440,7 +732,25 @@ int main(void)
 	tcase_add_test(tcase, only_telemetry_to_this_owner_is_read);
 	tcase_add_test(tcase, a_plaintext_that_is_no_frame_is_counted_and_dropped);
 	tcase_add_test(tcase, holes_are_wanted_when_they_have_settled);
+	tcase_add_test(tcase, a_long_hole_is_wanted_in_pieces_the_newest_first);
+	tcase_add_test(tcase, what_is_more_than_one_ask_holds_is_all_in_the_last_piece);
 	tcase_add_test(tcase, what_the_harness_no_longer_keeps_is_gone);
+	tcase_add_test(tcase, why_frames_are_gone_is_told_for_each_range);
+	tcase_add_test(
+		tcase,
+		a_harness_that_cannot_read_its_journal_says_nothing_of_other_epochs);
+	tcase_add_test(tcase, a_frame_that_was_given_up_and_comes_is_taken);
+	tcase_add_test(tcase, nothing_is_complete_before_the_harness_told_what_there_is);
+	tcase_add_test(tcase, a_hole_holds_it_and_what_fills_the_hole_lets_it_go_on);
+	tcase_add_test(tcase, a_lost_tail_holds_it_once_it_is_told);
+	tcase_add_test(tcase,
+		       a_new_start_holds_it_until_it_told_how_the_one_before_ended);
+	tcase_add_test(tcase, what_is_gone_for_good_is_counted_and_holds_nothing);
+	tcase_add_test(tcase,
+		       a_harness_that_cannot_read_its_journal_lets_nothing_be_claimed);
+	tcase_add_test(tcase, a_foreign_feed_claims_nothing);
+	tcase_add_test(tcase, a_clock_that_is_ahead_makes_nothing_complete_in_our_future);
+	tcase_add_test(tcase, after_a_restart_what_the_archive_has_is_no_claim_by_itself);
 	tcase_add_test(tcase, what_the_archive_holds_is_not_taken_again);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);

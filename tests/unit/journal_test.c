@@ -9,10 +9,13 @@
 #include <unistd.h>
 
 #include <sqlite3.h>
+#include <uv.h>
 
 #include "agent/journal.h"
+#include "agent/shared.h"
 #include "tests/unit/support/support.h"
 #include "wire/base/mem.h"
+#include "wire/base/pool.h"
 #include "wire/host/db.h"
 #include "wire/host/log.h"
 
@@ -25,7 +28,9 @@ static struct keypair *keypair;
 static struct journal *journal;
 static char folder[64], path[128];
 static struct buf got;
+static struct pool pool; /* of memory that the journal holds */
 static bool opened, unclean, came, is_there, troubled;
+static bool greedy; /* on_kept() asks for more */
 static unsigned kept, lost, opens;
 static struct err err;
 
@@ -40,8 +45,11 @@ static void on_open(void *ctx, bool was_unclean)
 static void on_kept(void *ctx, uint64_t number)
 {
 	(void)ctx;
-	(void)number;
 	kept++;
+	if (greedy) {
+		journal_read(journal, EPOCH_1, number);
+		(void)journal_put(journal, number + 1000, SLICE("{}"));
+	}
 }
 
 static void on_lost(void *ctx, uint64_t number)
@@ -133,6 +141,7 @@ static void setup(void)
 	ck_assert_ptr_nonnull(loop);
 	keypair = a_key(1);
 	buf_init(&got, 64u << 20);
+	pool = (struct pool){.max_bytes = 1 << 20};
 }
 
 static void teardown(void)
@@ -142,6 +151,7 @@ static void teardown(void)
 	keypair_destroy(keypair);
 	loop_destroy(loop);
 	buf_finish(&got);
+	pool_finish(&pool);
 	test_remove_folder(folder);
 }
 
@@ -197,6 +207,20 @@ START_TEST(what_was_put_last_is_written_before_the_end)
 	ck_assert(unclean);
 	ck_assert_uint_eq(journal_index_find(journal_index(journal), EPOCH_1)->last,
 			  1000);
+}
+END_TEST
+
+START_TEST(what_is_asked_for_at_the_end_is_not_taken)
+{
+	start(EPOCH_1);
+	ck_assert(journal_put(journal, 1, SLICE("{}")));
+	greedy = true;
+	stop();
+	greedy = false;
+	ck_assert_uint_eq(kept, 1);
+	ck_assert(!came);
+	start(EPOCH_2);
+	ck_assert_uint_eq(journal_index_find(journal_index(journal), EPOCH_1)->last, 1);
 }
 END_TEST
 
@@ -386,6 +410,29 @@ START_TEST(a_broken_file_goes_aside_and_a_new_one_takes_its_place)
 }
 END_TEST
 
+START_TEST(a_file_that_was_lost_is_remembered_until_frames_are_let_go)
+{
+	FILE *file = fopen(path, "we");
+
+	ck_assert_ptr_nonnull(file);
+	for (int i = 0; i < 2000; i++)
+		(void)fputs("this is no database", file);
+	(void)fclose(file);
+	start(EPOCH_1);
+	ck_assert(journal_was_lost(journal));
+	put_sized(1, 50000);
+	until_kept(1);
+	stop();
+	start(EPOCH_2);
+	ck_assert(journal_was_lost(journal));
+	stop();
+	start_with("692c0a0200000001", 30000, 3600); /* no room for that frame */
+	stop();
+	start("692c0a0300000001");
+	ck_assert(!journal_was_lost(journal));
+}
+END_TEST
+
 START_TEST(a_newer_file_is_left_alone_and_said_so)
 {
 	start(EPOCH_1);
@@ -398,7 +445,7 @@ START_TEST(a_newer_file_is_left_alone_and_said_so)
 	ck_assert(troubled);
 	ck_assert(!journal_can_take(journal));
 	stop();
-	with_file("PRAGMA user_version = 1");
+	with_file("PRAGMA user_version = 3");
 	start(EPOCH_2);
 	read_frame(EPOCH_1, 1);
 	ck_assert(is_there);
@@ -443,6 +490,173 @@ START_TEST(once_the_disk_takes_again_what_waited_is_written)
 }
 END_TEST
 
+/* ---- frames that the journal reads where they are ---- */
+
+/* A block with @text at its front. */
+static struct shared *a_block(const char *text)
+{
+	struct shared *memory = shared_take(&pool, 60000);
+
+	memcpy(memory->data, text, strlen(text));
+	return memory;
+}
+
+static bool hold(uint64_t number, struct shared *memory, const char *text)
+{
+	return journal_hold(journal, number, memory,
+			    (struct slice){memory->data, strlen(text)});
+}
+
+START_TEST(memory_is_held_until_the_frame_is_on_disk)
+{
+	struct shared *memory = a_block(SECRET_TEXT);
+
+	start(EPOCH_1);
+	ck_assert(hold(1, memory, SECRET_TEXT));
+	ck_assert_uint_eq(memory->holders, 2);
+	ck_assert(ranges_has(journal_waiting(journal), 1));
+	until_kept(1);
+	ck_assert_uint_eq(memory->holders, 1);
+	read_frame(EPOCH_1, 1);
+	assert_slice_eq(buf_slice(&got), SECRET_TEXT);
+	shared_let_go(memory);
+	ck_assert_uint_eq(pool.spare_bytes, 65536);
+}
+END_TEST
+
+START_TEST(who_packed_a_frame_may_let_it_go_first)
+{
+	struct shared *memory = a_block(SECRET_TEXT);
+
+	start(EPOCH_1);
+	ck_assert(hold(1, memory, SECRET_TEXT));
+	shared_let_go(memory);
+	ck_assert_uint_eq(pool.spare_bytes, 0);
+	until_kept(1);
+	/* Wiped, and back where it came from. */
+	ck_assert_uint_eq(pool.spare_bytes, 65536);
+	ck_assert_int_eq(memory->data[0], 0);
+	read_frame(EPOCH_1, 1);
+	assert_slice_eq(buf_slice(&got), SECRET_TEXT);
+}
+END_TEST
+
+/* As the suffix of a frame that leaves does it. */
+START_TEST(what_comes_in_place_of_the_last_brace_is_not_written)
+{
+	struct shared *memory;
+
+	start(EPOCH_1);
+	for (uint64_t i = 1; i <= 50; i++) {
+		memory = a_block(SECRET_TEXT);
+		ck_assert(hold(i, memory, SECRET_TEXT));
+		memcpy(memory->data + strlen(SECRET_TEXT) - 1, ",\"frame\":1}", 12);
+		shared_let_go(memory);
+	}
+	until_kept(50);
+	for (uint64_t i = 1; i <= 50; i++) {
+		read_frame(EPOCH_1, i);
+		assert_slice_eq(buf_slice(&got), SECRET_TEXT);
+	}
+}
+END_TEST
+
+START_TEST(one_block_may_be_held_for_more_than_one_frame)
+{
+	struct shared *memory = a_block("{}");
+
+	start(EPOCH_1);
+	for (uint64_t i = 1; i <= 3; i++)
+		ck_assert(hold(i, memory, "{}"));
+	ck_assert_uint_eq(memory->holders, 4);
+	until_kept(3);
+	ck_assert_uint_eq(memory->holders, 1);
+	shared_let_go(memory);
+}
+END_TEST
+
+/* Small or large: a frame counts with the block that it keeps from others. */
+START_TEST(a_disk_that_refuses_holds_no_more_than_its_bound_and_lets_all_go_at_the_end)
+{
+	size_t held = 0;
+	uint64_t number = 0;
+
+	(void)snprintf(path, sizeof(path), "%s/no/such/folder/j.db", folder);
+	start(EPOCH_1);
+	for (bool ok = true; ok; held += 65536) {
+		struct shared *memory = a_block("{}");
+
+		ok = hold(++number, memory, "{}");
+		ck_assert_uint_eq(memory->holders, ok ? 2 : 1);
+		ck_assert_uint_lt(number, 1000);
+		shared_let_go(memory);
+	}
+	ck_assert_uint_le(held, JOURNAL_QUEUE_MAX + 2 * 65536);
+	ck_assert_uint_gt(held, JOURNAL_QUEUE_MAX - 2 * 65536);
+	ck_assert_uint_eq(journal_lost(journal), 1);
+	ck_assert_uint_eq(pool.spare_bytes, 65536);
+	stop();
+	ck_assert_uint_eq(lost, number - 1);
+	ck_assert_uint_eq(pool.spare_bytes, 1 << 20);
+}
+END_TEST
+
+START_TEST(a_stop_in_the_middle_writes_what_is_held_and_lets_it_go)
+{
+	start(EPOCH_1);
+	for (uint64_t i = 1; i <= 100; i++) {
+		struct shared *memory = a_block(SECRET_TEXT);
+
+		ck_assert(hold(i, memory, SECRET_TEXT));
+		shared_let_go(memory);
+	}
+	stop();
+	ck_assert_uint_eq(kept, 100);
+	ck_assert_uint_eq(pool.spare_bytes, 1 << 20);
+	start(EPOCH_2);
+	read_frame(EPOCH_1, 100);
+	assert_slice_eq(buf_slice(&got), SECRET_TEXT);
+}
+END_TEST
+
+START_TEST(a_file_that_was_deleted_is_made_anew)
+{
+	start(EPOCH_1);
+	ck_assert(journal_put(journal, 1, SLICE("{}")));
+	until_kept(1);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert(journal_put(journal, 2, SLICE(SECRET_TEXT)));
+	until_kept(2);
+	ck_assert_int_eq(access(path, F_OK), 0);
+	ck_assert(journal_was_lost(journal));
+	read_frame(EPOCH_1, 2);
+	assert_slice_eq(buf_slice(&got), SECRET_TEXT);
+}
+END_TEST
+
+START_TEST(what_is_held_while_the_file_breaks_is_written_to_the_new_one)
+{
+	struct shared *memory = a_block(SECRET_TEXT);
+	char aside[160];
+
+	start(EPOCH_1);
+	ck_assert(hold(1, memory, SECRET_TEXT));
+	until_kept(1);
+	/* Then no statement can be run. */
+	with_file("PRAGMA writable_schema = ON;"
+		  "UPDATE sqlite_schema SET sql = 'CREATE TABLE is broken';"
+		  "PRAGMA schema_version = 1000");
+	ck_assert(hold(2, memory, SECRET_TEXT));
+	until_kept(2);
+	(void)snprintf(aside, sizeof(aside), "%s.broken", path);
+	ck_assert_int_eq(access(aside, F_OK), 0);
+	ck_assert_uint_eq(memory->holders, 1);
+	shared_let_go(memory);
+	read_frame(EPOCH_1, 2);
+	assert_slice_eq(buf_slice(&got), SECRET_TEXT);
+}
+END_TEST
+
 static Suite *journal_suite(void)
 {
 	Suite *suite = suite_create("journal");
@@ -452,6 +666,7 @@ static Suite *journal_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, what_was_put_is_read_by_the_next_start);
 	tcase_add_test(tcase, what_was_put_last_is_written_before_the_end);
+	tcase_add_test(tcase, what_is_asked_for_at_the_end_is_not_taken);
 	tcase_add_test(tcase, what_is_on_disk_survives_a_kill);
 	tcase_add_test(tcase, the_file_is_private_and_tells_nothing);
 	tcase_add_test(tcase, another_key_reads_nothing);
@@ -461,9 +676,21 @@ static Suite *journal_suite(void)
 	tcase_add_test(tcase, bodies_leave_half_of_the_room_to_frames);
 	tcase_add_test(tcase, what_is_too_old_goes);
 	tcase_add_test(tcase, a_broken_file_goes_aside_and_a_new_one_takes_its_place);
+	tcase_add_test(tcase, a_file_that_was_lost_is_remembered_until_frames_are_let_go);
 	tcase_add_test(tcase, a_newer_file_is_left_alone_and_said_so);
 	tcase_add_test(tcase, what_the_disk_refuses_is_bounded_counted_and_told_lost);
 	tcase_add_test(tcase, once_the_disk_takes_again_what_waited_is_written);
+	tcase_add_test(tcase, memory_is_held_until_the_frame_is_on_disk);
+	tcase_add_test(tcase, who_packed_a_frame_may_let_it_go_first);
+	tcase_add_test(tcase, what_comes_in_place_of_the_last_brace_is_not_written);
+	tcase_add_test(tcase, one_block_may_be_held_for_more_than_one_frame);
+	tcase_add_test(
+		tcase,
+		a_disk_that_refuses_holds_no_more_than_its_bound_and_lets_all_go_at_the_end);
+	tcase_add_test(tcase, a_stop_in_the_middle_writes_what_is_held_and_lets_it_go);
+	tcase_add_test(tcase, a_file_that_was_deleted_is_made_anew);
+	tcase_add_test(tcase,
+		       what_is_held_while_the_file_breaks_is_written_to_the_new_one);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -464,6 +464,127 @@ START_TEST(a_live_permission_request_is_a_card_with_its_exact_command)
 }
 END_TEST
 
+/* ---- forgetting ---- */
+
+static struct slice changes(struct model *model)
+{
+	static struct buf out;
+
+	buf_clear(&out);
+	out.max = 64u << 20;
+	(void)buf_lit(&out, "{");
+	model_write_changes(model, NOW, &out);
+	(void)buf_lit(&out, "}");
+	return buf_slice(&out);
+}
+
+static void say(struct model *model, unsigned seq, const char *turn, const char *payload)
+{
+	apply(model, make(EPOCH_A, seq, "acp_read", API, turn, NULL, payload));
+}
+
+START_TEST(what_is_forgotten_leaves_pages_and_what_comes_is_shown)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	say(model, 3, "t1", CHUNK("the secret"));
+	assert_has(rows(model, API), "the secret");
+	model_drop_changes(model);
+	model_forget(model, claude, SLICE(API), INT64_MAX);
+	model_settle(model, NOW);
+	assert_has(changes(model), "\"removedRows\":[{\"lane\":");
+	assert_lacks(rows(model, API), "the secret");
+	say(model, 3, "t1", CHUNK("the secret")); /* should it come once more */
+	assert_lacks(rows(model, API), "the secret");
+	say(model, 4, "t1", CHUNK("and later"));
+	assert_has(changes(model), "and later");
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(only_what_is_meant_is_forgotten)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	say(model, 3, "t1", CHUNK("the secret"));
+	model_forget(model, claude, SLICE(DOCS), INT64_MAX);
+	model_forget(model, codex, SLICE_EMPTY, INT64_MAX);
+	model_forget(model, claude, SLICE_EMPTY, NOW); /* it began after that */
+	model_settle(model, NOW);
+	assert_has(rows(model, API), "the secret");
+	model_forget(model, claude, SLICE_EMPTY, INT64_MAX);
+	model_settle(model, NOW);
+	assert_lacks(rows(model, API), "the secret");
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(all_that_is_forgotten_leaves_the_fleet_while_its_agent_is_away)
+{
+	struct model *model = model_create();
+	struct slice told;
+
+	begin_turn(model);
+	say(model, 3, "t1", CHUNK("the secret"));
+	model_settle(model, NOW);
+	model_drop_changes(model);
+	model_forget(model, claude, SLICE_EMPTY, INT64_MAX);
+	model_settle(model, NOW);
+	told = changes(model);
+	assert_lacks(told, "removedLanes"); /* it can be asked something */
+	assert_lacks(told, "removedAgents");
+	assert_has(snapshot(model), "\"aim\":null");
+	model_tick(model, NOW + MODEL_ONLINE_MS);
+	told = changes(model);
+	assert_has(told, "/" API "\"],\"removedAgents\":[\"");
+	assert_lacks(told, "\"agents\":");
+	assert_has(snapshot(model), "\"agents\":[],\"lanes\":[]");
+	assert_lacks(changes(model), "removed");
+	model_heard(model, claude, NOW + MODEL_ONLINE_MS);
+	model_tick(model, NOW + MODEL_ONLINE_MS);
+	told = changes(model);
+	assert_has(told, "\"agents\":[{");
+	assert_has(told, "\"channelName\":\"api-server\"");
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(a_lane_that_speaks_after_it_was_forgotten_is_in_the_fleet)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	model_settle(model, NOW);
+	model_tick(model, NOW + MODEL_ONLINE_MS);
+	model_drop_changes(model);
+	model_forget(model, claude, SLICE(API), NOW); /* it began after that */
+	assert_lacks(changes(model), "removedLanes");
+	model_forget(model, claude, SLICE(API), INT64_MAX);
+	assert_has(changes(model), "\"removedLanes\":[");
+	assert_has(snapshot(model), "\"agents\":[{"); /* what it is was not forgotten */
+	say(model, 3, "t1", CHUNK("and later"));
+	assert_has(changes(model), "\"lanes\":[{");
+	assert_has(snapshot(model), "\"lanes\":[{");
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(a_request_that_waits_is_not_forgotten_while_it_waits)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	ask(model);
+	model_forget(model, claude, SLICE_EMPTY, INT64_MAX);
+	model_settle(model, NOW);
+	assert_has(snapshot(model), "\"cards\":[{\"id\":\"n1\"");
+	assert_has(snapshot(model), "rm -rf build");
+	model_destroy(model);
+}
+END_TEST
+
 START_TEST(a_replayed_permission_request_is_a_row_and_no_card)
 {
 	struct model *model = model_create();
@@ -902,21 +1023,150 @@ START_TEST(the_same_call_five_times_in_a_row_is_stalled)
 }
 END_TEST
 
+/* payloads.md: agent_stalled with reason silent belongs to the turn, which ends it. */
+START_TEST(a_silent_agent_is_stalled_until_it_speaks_or_the_turn_ends)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	apply(model, make(EPOCH_A, 3, "agent_stalled", API, "t1", NULL,
+			  "{\"slot\":0,\"reason\":\"silent\",\"sinceMs\":60000}"));
+	model_tick(model, NOW);
+	assert_has(snapshot(model), "\"state\":\"stalled\"");
+	assert_has(snapshot(model), "\"stalled\":\"silent\"");
+	apply(model, make(EPOCH_A, 4, "agent_resumed", API, "t1", NULL,
+			  "{\"slot\":0,\"reason\":\"silent\",\"sinceMs\":61000}"));
+	assert_has(snapshot(model), "\"stalled\":null");
+	apply(model, make(EPOCH_A, 5, "agent_stalled", API, "t1", NULL,
+			  "{\"slot\":0,\"reason\":\"silent\",\"sinceMs\":60000}"));
+	assert_has(snapshot(model), "\"stalled\":\"silent\"");
+	apply(model, make(EPOCH_A, 6, "turn_completed", API, "t1", NULL,
+			  "{\"promptId\":\"p1\",\"cancelledBy\":\"timeout\","
+			  "\"durationMs\":1}"));
+	assert_has(snapshot(model), "\"stalled\":null");
+	model_destroy(model);
+}
+END_TEST
+
+/* It is said in the slot's own channel; the work is in another. */
+START_TEST(a_stopped_process_stalls_the_lanes_that_it_works_in)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	apply(model, make(EPOCH_A, 3, "agent_stalled", DOCS, NULL, NULL,
+			  "{\"slot\":0,\"reason\":\"stopped\"}"));
+	model_tick(model, NOW);
+	assert_has(snapshot(model), "\"state\":\"stalled\"");
+	assert_has(snapshot(model), "\"stalled\":\"process is stopped\"");
+	apply(model, make(EPOCH_A, 4, "agent_resumed", DOCS, NULL, NULL,
+			  "{\"slot\":0,\"reason\":\"stopped\"}"));
+	assert_lacks(snapshot(model), "process is stopped");
+	model_destroy(model);
+}
+END_TEST
+
+static struct slice health(struct model *model)
+{
+	static struct buf out;
+
+	buf_clear(&out);
+	out.max = 1u << 20;
+	model_write_health(model, &out);
+	return buf_slice(&out);
+}
+
+/* "Complete" is what is complete of every agent that is there. */
+START_TEST(what_is_complete_in_all_is_the_least_of_the_agents_that_are_there)
+{
+	struct model *model = model_create();
+
+	assert_has(health(model), "\"completeMs\":null,\"gone\":0");
+	model_heard(model, claude, NOW);
+	assert_has(health(model), "\"completeMs\":null");
+	model_set_complete(model, claude, NOW - 5000, 0);
+	assert_has(health(model), "\"completeMs\":1796039995000,");
+	assert_has(snapshot(model),
+		   "\"completeMs\":1796039995000,\"missing\":0,\"gone\":0");
+	model_heard(model, codex, NOW);
+	model_tick(model, NOW);
+	assert_has(health(model), "\"completeMs\":null"); /* one claims nothing yet */
+	model_set_complete(model, codex, NOW - 9000, 3);
+	model_tick(model, NOW);
+	assert_has(health(model), "\"completeMs\":1796039991000,\"gone\":3");
+	/* Who is away does not hold the others; once all are, the last one counts. */
+	model_heard(model, claude, NOW + MODEL_ONLINE_MS + 1);
+	model_tick(model, NOW + MODEL_ONLINE_MS + 1);
+	assert_has(health(model), "\"completeMs\":1796039995000,");
+	model_tick(model, NOW + 2 * MODEL_ONLINE_MS + 2);
+	assert_has(health(model), "\"completeMs\":1796039995000,");
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(a_foreign_feed_claims_nothing_and_holds_nothing)
+{
+	struct model *model = model_create();
+
+	apply(model, make("", 1, "note", API, NULL, NULL, "{\"text\":\"x\"}"));
+	model_heard(model, claude, NOW);
+	model_tick(model, NOW);
+	assert_has(snapshot(model), "\"foreign\":true");
+	assert_has(health(model), "\"completeMs\":null");
+	model_heard(model, codex, NOW);
+	model_set_complete(model, codex, NOW - 9000, 0);
+	model_tick(model, NOW);
+	assert_has(health(model), "\"completeMs\":1796039991000,");
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(what_was_dropped_says_how_much_and_why)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	apply(model, make(EPOCH_A, 7, "observer_telemetry_gap", API, NULL, NULL,
+			  "{\"droppedEvents\":12,\"reasonCounts\":{\"broadcastLag\":0,"
+			  "\"publishQueueEviction\":9,\"journal_full\":3}}"));
+	assert_has(rows(model, API),
+		   "\"events\":12,\"cause\":\"publishQueueEviction, journal_full\","
+		   "\"text\":\"12 events were dropped before they were sent: too much "
+		   "waited "
+		   "to be sent, the journal took no more\"");
+	apply(model, make(EPOCH_A, 8, "observer_telemetry_gap", API, NULL, NULL,
+			  "{\"droppedEvents\":0,\"reasonCounts\":{\"unclean_stop\":1}}"));
+	assert_has(rows(model, API), "\"cause\":\"unclean_stop\",\"text\":\"What was not "
+				     "written down is lost: "
+				     "the start before this one ended without a word\"");
+	assert_lacks(rows(model, API), "0 events");
+	model_destroy(model);
+}
+END_TEST
+
 START_TEST(a_hole_in_the_numbering_is_a_row_until_it_is_filled)
 {
 	struct model *model = model_create();
-	const struct model_gap gap = {.epoch = EPOCH_A,
-				      .range = {4, 9},
-				      .state = GAP_ASKED,
-				      .seq = 2,
-				      .t = NOW};
+	struct model_gap gap = {.epoch = EPOCH_A,
+				.range = {4, 9},
+				.state = GAP_ASKED,
+				.seq = 2,
+				.t = NOW};
 	struct buf out = {.max = 1u << 20};
 
 	begin_turn(model);
 	model_set_gaps(model, claude, &gap, 1, 6);
 	assert_has(rows(model, API),
 		   "\"type\":\"gap\",\"replay\":false,\"frames\":[[4,9]],"
-		   "\"state\":\"asked\",\"text\":\"6 frames missing\"");
+		   "\"state\":\"asked\",\"text\":\"6 frames are missing: the agent was "
+		   "asked for them\"");
+	gap.state = GAP_GONE;
+	gap.why = GONE_KILLED;
+	model_set_gaps(model, claude, &gap, 1, 0);
+	assert_has(rows(model, API),
+		   "\"state\":\"gone\",\"cause\":\"killed\",\"text\":\"6 frames are gone "
+		   "for "
+		   "good: the agent's harness ended before they were on disk\"");
 	model_drop_changes(model);
 	model_set_gaps(model, claude, NULL, 0, 0);
 	(void)buf_lit(&out, "{");
@@ -1471,6 +1721,10 @@ int main(void)
 		       what_concerns_the_harness_is_shown_in_each_of_its_channels);
 	tcase_add_test(rows_case, a_prompt_row_has_the_whole_text_when_it_was_written);
 	tcase_add_test(rows_case, a_nul_in_a_command_hides_nothing);
+	tcase_add_test(rows_case,
+		       what_is_complete_in_all_is_the_least_of_the_agents_that_are_there);
+	tcase_add_test(rows_case, a_foreign_feed_claims_nothing_and_holds_nothing);
+	tcase_add_test(rows_case, what_was_dropped_says_how_much_and_why);
 	tcase_add_test(rows_case, a_hole_in_the_numbering_is_a_row_until_it_is_filled);
 	tcase_add_test(rows_case, rows_are_handed_out_once);
 	tcase_add_test(rows_case, an_emitted_span_is_one_row_from_start_to_end);
@@ -1498,6 +1752,12 @@ int main(void)
 		       an_agent_that_asks_without_end_fills_neither_memory_nor_tray);
 	tcase_add_test(cards, a_call_that_waits_for_the_owner_does_not_claim_to_run);
 	tcase_set_timeout(cards, 60);
+	tcase_add_test(cards, what_is_forgotten_leaves_pages_and_what_comes_is_shown);
+	tcase_add_test(cards, only_what_is_meant_is_forgotten);
+	tcase_add_test(cards,
+		       all_that_is_forgotten_leaves_the_fleet_while_its_agent_is_away);
+	tcase_add_test(cards, a_lane_that_speaks_after_it_was_forgotten_is_in_the_fleet);
+	tcase_add_test(cards, a_request_that_waits_is_not_forgotten_while_it_waits);
 	tcase_set_timeout(rows_case, 60);
 	tcase_add_test(live, a_plan_says_how_far_it_is_and_output_what_it_printed);
 	tcase_add_test(live, a_turn_divides_its_time_between_you_tools_and_the_model);
@@ -1510,6 +1770,8 @@ int main(void)
 	tcase_add_test(live, a_login_that_is_needed_is_told_in_the_agents_words);
 	tcase_add_test(live, a_prompt_waits_in_its_lane_until_its_turn_starts);
 	tcase_add_test(live, the_same_call_five_times_in_a_row_is_stalled);
+	tcase_add_test(live, a_silent_agent_is_stalled_until_it_speaks_or_the_turn_ends);
+	tcase_add_test(live, a_stopped_process_stalls_the_lanes_that_it_works_in);
 	tcase_add_loop_test(
 		property, any_order_duplication_or_batching_ends_in_the_same_rows, 0, 60);
 	tcase_add_loop_test(property,

@@ -206,6 +206,9 @@ START_TEST(a_command_stands_behind_the_dashes_only)
 	options_destroy(options);
 	ASSERT_USAGE("\"sh\" stands before \"--\": the usage is perch agent -- COMMAND",
 		     "sh");
+	ASSERT_USAGE("no command stands behind \"--\": the usage is perch agent -- "
+		     "COMMAND",
+		     "--demo --");
 }
 END_TEST
 

@@ -45,6 +45,11 @@ static struct slice event(size_t i)
 	return buf_slice(&events[i]);
 }
 
+static bool has(struct slice text, const char *part)
+{
+	return memmem(text.ptr, text.len, part, strlen(part)) != NULL;
+}
+
 START_TEST(lines_of_one_read_share_an_event)
 {
 	feed(SLICE("one\ntwo\nthr"), 0);
@@ -62,6 +67,47 @@ START_TEST(bytes_that_are_no_utf8_are_replaced_and_marked)
 		event(0),
 		"{\"stream\":\"stderr\",\"text\":\"a\xef\xbf\xbd\xef\xbf\xbd z\\n\","
 		"\"binary\":true}");
+}
+END_TEST
+
+START_TEST(a_character_that_comes_in_two_reads_is_whole)
+{
+	feed(SLICE("caf\xc3"), 0);
+	output_pause(&output, 200, emit, NULL);
+	assert_slice_eq(event(0),
+			"{\"stream\":\"stderr\",\"text\":\"caf\",\"partial\":true}");
+	output_pause(&output, 400, emit, NULL);
+	ck_assert_uint_eq(event_count, 1);
+	feed(SLICE("\xa9\n"), 500);
+	assert_slice_eq(event(1), "{\"stream\":\"stderr\",\"text\":\"\xc3\xa9\\n\"}");
+}
+END_TEST
+
+START_TEST(a_character_that_never_ends_is_said_at_the_end)
+{
+	feed(SLICE("\xf0\x9f\x99"), 0);
+	output_pause(&output, 200, emit, NULL);
+	ck_assert_uint_eq(event_count, 0);
+	output_flush(&output, 400, emit, NULL);
+	ck_assert_uint_eq(event_count, 1);
+	ck_assert(has(event(0), "\"binary\":true"));
+}
+END_TEST
+
+START_TEST(a_line_that_is_cut_is_cut_between_characters)
+{
+	struct buf line;
+
+	buf_init(&line, 2 * OUTPUT_LINE_BYTES);
+	(void)buf_append_byte(&line, 'x');
+	while (line.len < OUTPUT_LINE_BYTES + 1)
+		(void)buf_lit(&line, "\xc3\xa9");
+	(void)buf_append_byte(&line, '\n');
+	feed(buf_slice(&line), 0);
+	for (size_t i = 0; i < event_count; i++)
+		ck_assert(!has(event(i), "binary"));
+	ck_assert_uint_ge(event_count, 2);
+	buf_finish(&line);
 }
 END_TEST
 
@@ -146,6 +192,9 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, lines_of_one_read_share_an_event);
 	tcase_add_test(tcase, bytes_that_are_no_utf8_are_replaced_and_marked);
+	tcase_add_test(tcase, a_character_that_comes_in_two_reads_is_whole);
+	tcase_add_test(tcase, a_character_that_never_ends_is_said_at_the_end);
+	tcase_add_test(tcase, a_line_that_is_cut_is_cut_between_characters);
 	tcase_add_test(tcase, an_unfinished_line_is_said_at_the_end_and_marked);
 	tcase_add_test(tcase, a_flood_is_capped_and_what_was_dropped_is_counted);
 	tcase_add_test(tcase, after_a_flood_it_speaks_again_and_says_how_much_is_missing);

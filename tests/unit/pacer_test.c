@@ -144,6 +144,42 @@ START_TEST(backfill_beyond_ticks_is_as_fast_as_the_relay_offers)
 }
 END_TEST
 
+START_TEST(backfill_by_a_late_timer_keeps_the_pace_and_makes_up_one_frame_at_most)
+{
+	int64_t now = START, last = START;
+
+	for (int i = 0; i < 200; i++) { /* each is a millisecond late */
+		now = pacer_next(&pacer, now, BACKFILL, 80) + 1;
+		ck_assert_int_eq(pacer_take(&pacer, now, BACKFILL, 80), PACER_BACKFILL);
+	}
+	ck_assert_int_le(now, START + 200 * 1000 / 80 + 2);
+	ck_assert_int_ge(now, START + 200 * 1000 / 80);
+	now += 500; /* it stood still */
+	last = now;
+	ck_assert_int_eq(pacer_take(&pacer, now, BACKFILL, 80), PACER_BACKFILL);
+	now = pacer_next(&pacer, now, BACKFILL, 80);
+	ck_assert_int_ge(now, last + 12);
+}
+END_TEST
+
+START_TEST(live_frames_keep_their_ticks_however_much_backfill_waits)
+{
+	int64_t now = START, last_live = START;
+	int live = 0;
+
+	while (now < START + 20 * TICK) {
+		now = pacer_next(&pacer, now, LIVE | BACKFILL, 80);
+		if (pacer_take(&pacer, now, LIVE | BACKFILL, 80) != PACER_LIVE)
+			continue;
+		/* Of four ticks one may be backfill's. */
+		ck_assert_int_le(now, last_live + 2 * TICK + 13);
+		last_live = now;
+		live++;
+	}
+	ck_assert_int_ge(live, 13);
+}
+END_TEST
+
 static Suite *pacer_suite(void)
 {
 	Suite *suite = suite_create("pacer");
@@ -160,6 +196,10 @@ static Suite *pacer_suite(void)
 	tcase_add_test(tcase, backfill_gets_one_tick_in_four);
 	tcase_add_test(tcase, backfill_takes_every_tick_that_is_free);
 	tcase_add_test(tcase, backfill_beyond_ticks_is_as_fast_as_the_relay_offers);
+	tcase_add_test(
+		tcase,
+		backfill_by_a_late_timer_keeps_the_pace_and_makes_up_one_frame_at_most);
+	tcase_add_test(tcase, live_frames_keep_their_ticks_however_much_backfill_waits);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -128,6 +128,7 @@ static void setup(void)
 					.slots = SLOTS,
 					.cwd = "/work",
 					.command = command,
+					.session_ms = 180000,
 					.idle_ms = 900000,
 					.hard_ms = 7200000,
 					.permission_ms = 300000,

@@ -1058,6 +1058,18 @@ START_TEST(merged_event_stays_within_60000_bytes)
 }
 END_TEST
 
+/* What is remembered of the newest chunk's number is how far it is from the first's. */
+START_TEST(chunk_far_behind_the_first_does_not_join)
+{
+	put_chunk(0, "", "{\"t\":\"", 1);
+	rules.seq += UINT32_MAX - 2;
+	put_chunk(0, "", "{\"t\":\"", 1);
+	ck_assert_uint_eq(queue_events(rules.queue), 1);
+	put_chunk(0, "", "{\"t\":\"", 1);
+	ck_assert_uint_eq(queue_events(rules.queue), 2);
+}
+END_TEST
+
 START_TEST(merging_grows_no_digits_wrong)
 {
 	rules.mono = 8;
@@ -1347,6 +1359,7 @@ static Suite *queue_suite(void)
 	tcase_add_test(single, anything_else_in_the_channel_closes_the_open_event);
 	tcase_add_test(single, open_event_is_closed_by_being_picked);
 	tcase_add_test(single, merged_event_stays_within_60000_bytes);
+	tcase_add_test(single, chunk_far_behind_the_first_does_not_join);
 	tcase_add_test(single, merging_grows_no_digits_wrong);
 	tcase_add_test(single, frame_is_filled_to_the_last_byte_and_not_beyond);
 	tcase_add_test(single, over_the_budget_the_oldest_frames_worth_becomes_a_gap);

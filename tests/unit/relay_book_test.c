@@ -110,6 +110,9 @@ START_TEST(what_is_attested_amid_a_revocation_does_not_come_back_when_allowed)
 	ck_assert(book_revoke(db, agent, NOW, &changed, &err) && changed);
 	learn(owner, INT64_MAX);
 	ck_assert(book_allow(db, agent, &changed, &err) && changed);
+	owners_finish(&owners); /* to be told again */
+	owners_init(&owners);
+	learn(owner, INT64_MAX);
 	load(NOW);
 	ck_assert_uint_eq(owners.count, 0);
 	learn(owner, INT64_MAX);
@@ -179,6 +182,62 @@ START_TEST(a_reload_takes_lists_from_disk_and_keeps_bindings)
 }
 END_TEST
 
+/* What @agent was, as the relay's check of its sessions sees it. */
+struct seen_reload {
+	bool revoked;
+	int count;
+};
+
+static void on_cut(void *ctx, const struct err *err)
+{
+	struct seen_reload *seen = ctx;
+
+	ck_assert_ptr_null(err);
+	seen->revoked = owners_revoked(&owners, agent);
+	seen->count++;
+}
+
+static void reload(struct seen_reload *seen)
+{
+	struct store *store;
+	struct err err;
+
+	db_close(db);
+	store = store_open(path, &err);
+	ck_assert_msg(store != NULL, "%s", err.text);
+	book_keep(store, &owners);
+	ck_assert(book_reload(store, &owners, on_cut, seen));
+	store_close(store);
+	open_db();
+}
+
+/* Both came before the relay looked. */
+START_TEST(a_revocation_counts_also_when_it_was_taken_back_at_once)
+{
+	struct seen_reload seen = {0};
+	struct err err;
+	bool changed;
+
+	learn(owner, INT64_MAX);
+	ck_assert(book_revoke(db, agent, NOW, &changed, &err) && changed);
+	ck_assert(book_allow(db, agent, &changed, &err) && changed);
+	ck_assert(owners_hold(&owners, agent, owner, NOW));
+	reload(&seen);
+	ck_assert(seen.revoked);
+	ck_assert(!owners_revoked(&owners, agent));
+	ck_assert(!owners_hold(&owners, agent, owner, NOW));
+	ck_assert_uint_eq(owners.count, 0);
+	/* Once: what is attested from now on stays. */
+	learn(owner, INT64_MAX);
+	reload(&seen);
+	ck_assert_int_eq(seen.count, 2);
+	ck_assert(!seen.revoked);
+	ck_assert(owners_hold(&owners, agent, owner, NOW));
+	load(NOW);
+	ck_assert(owners_hold(&owners, agent, owner, NOW));
+}
+END_TEST
+
 START_TEST(a_histogram_counts_each_time_once_and_adds_up)
 {
 	struct histogram histogram = {0};
@@ -218,6 +277,7 @@ int main(void)
 	tcase_add_test(tcase, a_revocation_forgets_bindings_and_says_whether_it_was_new);
 	tcase_add_test(tcase, the_list_of_owners_is_kept);
 	tcase_add_test(tcase, a_reload_takes_lists_from_disk_and_keeps_bindings);
+	tcase_add_test(tcase, a_revocation_counts_also_when_it_was_taken_back_at_once);
 	tcase_add_test(tcase, a_histogram_counts_each_time_once_and_adds_up);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);

@@ -112,6 +112,11 @@ const struct link_info *link_info(const struct link *the_link)
 	return &the_link->info;
 }
 
+int64_t link_unix_ms(const struct link *the_link)
+{
+	return loop_unix_ms() + the_link->info.clock_offset_ms;
+}
+
 void link_subscribe(struct link *the_link, struct slice sub_id, struct slice filter)
 {
 	(void)sub_id;
@@ -579,6 +584,35 @@ START_TEST(a_relay_that_refuses_everything_is_asked_ever_less)
 		answer(i, false, "blocked: go away");
 	}
 	ck_assert_uint_le(relay.count, 10); /* 1, 2, 4, 8, 16, 30, 30, 30 s apart */
+}
+END_TEST
+
+START_TEST(frame_refused_for_its_time_is_sealed_anew_and_nothing_is_lost)
+{
+	struct sender_figures figures;
+
+	relay.answers = false;
+	set_link(LINK_READY);
+	(void)emit("note");
+	run_until(1000);
+	answer(0, false, "invalid: created_at is more than 300 s from the relay's clock");
+	ck_assert_uint_eq(relay.resets, 1); /* the clock comes with a connection */
+	run_until(clock_ms + 5000);
+	ck_assert_uint_eq(relay.count, 1);
+	set_link(LINK_READY);
+	run_until(clock_ms + 2000);
+	ck_assert_uint_eq(relay.count, 2);
+	ck_assert_str_ne(relay.written[1].text, relay.written[0].text);
+	/* Where that does not help it is not done over and over. */
+	answer(1, false, "invalid: ephemeral event expired");
+	ck_assert_uint_eq(relay.resets, 1);
+	run_until(clock_ms + 20000);
+	ck_assert_uint_eq(relay.count, 3);
+	answer(2, true, "");
+	check_ledger();
+	sender_figures(sender, &figures);
+	ck_assert_uint_eq(figures.dropped, 0);
+	ck_assert_uint_eq(figures.published, 1);
 }
 END_TEST
 
@@ -1087,6 +1121,8 @@ static Suite *sender_suite(void)
 	tcase_add_test(tcase, frame_of_50_s_is_sealed_anew_and_marked);
 	tcase_add_test(tcase, published_means_the_relay_said_ok);
 	tcase_add_test(tcase, refused_frame_is_reported_as_a_gap);
+	tcase_add_test(tcase,
+		       frame_refused_for_its_time_is_sealed_anew_and_nothing_is_lost);
 	tcase_add_test(tcase, a_relay_that_refuses_everything_is_asked_ever_less);
 	tcase_add_test(tcase, rate_limited_frame_is_sent_again_after_a_growing_pause);
 	tcase_add_test(tcase, after_15_s_of_silence_the_newest_frame_is_sent_once_more);

@@ -203,19 +203,25 @@ static struct slice row_of(struct slice json, const char *name)
 	return slice_sub(json, 0, slice_find(json, '}'));
 }
 
-static struct slice report(struct spans *spans, enum report_view view, int64_t from,
-			   int64_t to, int64_t now)
+static struct slice report_of(struct spans *spans, const struct report_query *query)
 {
 	static struct buf out;
-	const struct report_query query = {view, from, to, now, NULL, NULL};
 
 	buf_clear(&out);
 	out.max = 16u << 20;
-	report_write(spans, &query, &out);
+	report_write(spans, query, &out);
 	(void)buf_append_byte(&out, '\0');
 	out.len--;
 	ck_assert(json_check(buf_slice(&out), NULL, NULL));
 	return buf_slice(&out);
+}
+
+static struct slice report(struct spans *spans, enum report_view view, int64_t from,
+			   int64_t to, int64_t now)
+{
+	return report_of(
+		spans,
+		&(struct report_query){.view = view, .from = from, .to = to, .now = now});
 }
 
 static int64_t overlap(int64_t t, int64_t end, int64_t from, int64_t to)
@@ -324,6 +330,76 @@ START_TEST(a_report_of_any_range_is_what_counting_gives)
 }
 END_TEST
 
+/* What a report says that adds up: four totals, then count, inclusive and self of three
+ * names. */
+enum { ADDED = 13 };
+static void added(struct slice json, int64_t out[ADDED])
+{
+	const char *const names[] = {"make", "Read", "Waiting for you"};
+	const char *const times[] = {"model", "tool", "you", "idle"};
+	const struct slice total =
+		slice_sub(json, slice_find_slice(json, SLICE("\"total\"")), json.len);
+
+	for (size_t i = 0; i < 4; i++)
+		out[i] += number(total, times[i]);
+	for (size_t n = 0; n < 3; n++) {
+		const struct slice row = row_of(json, names[n]);
+
+		if (!row.len)
+			continue;
+		out[4 + 3 * n] += number(row, "count");
+		out[5 + 3 * n] += number(row, "inclusive");
+		out[6 + 3 * n] += number(row, "self");
+	}
+}
+
+START_TEST(several_ranges_are_what_each_of_them_is)
+{
+	const int64_t now = END_MS + 20;
+	struct naive_lane lanes[LANES];
+
+	for (unsigned round = 1; round < 60; round++) {
+		struct spans *spans = spans_create(BYTES_MAX);
+		struct report_range ranges[3];
+		struct report_query query = {
+			.now = now, .ranges = ranges, .range_count = 3};
+		int64_t want[ADDED] = {0}, is[ADDED] = {0}, t = pick(END_MS / 2);
+		struct slice json;
+		char *whole;
+
+		seed = round * 577;
+		build(spans, lanes, now);
+		for (size_t i = 0; i < 3; i++) {
+			ranges[i].from = t + pick(20);
+			t = ranges[i].to = ranges[i].from + 1 + pick(END_MS / 4);
+			added(report(spans, REPORT_FLAT, ranges[i].from, ranges[i].to,
+				     now),
+			      want);
+		}
+		query.from = ranges[0].from;
+		query.to = ranges[2].to;
+		added(report_of(spans, &query), is);
+		for (size_t i = 0; i < ADDED; i++)
+			ck_assert_int_eq(is[i], want[i]);
+		/* Whole calls are counted once, wherever they reach: parts of a range are
+		 * the range. */
+		ranges[1].from = ranges[0].to;
+		ranges[2].from = ranges[1].to;
+		query.view = REPORT_LIVE;
+		json = report_of(spans, &query);
+		whole = mem_dup(json);
+		json = report(spans, REPORT_LIVE, query.from, query.to, now);
+		ck_assert_str_eq(whole, json.ptr);
+		free(whole);
+		query.view = REPORT_TOP_DOWN;
+		(void)report_of(spans, &query);
+		query.view = REPORT_BOTTOM_UP;
+		(void)report_of(spans, &query);
+		spans_destroy(spans);
+	}
+}
+END_TEST
+
 static void put(struct spans *spans, struct span_lane *lane, const char *tag, int64_t t,
 		int64_t end, const struct span_in *all, size_t count)
 {
@@ -408,10 +484,35 @@ START_TEST(self_is_without_parts_and_waits_and_trees_add_up)
 					       "\"inclusive\":300,\"self\":280")) <
 		  json.len);
 	json = report(spans, REPORT_LIVE, 0, 1000, 5000);
+	/* The page shows the totals above every view. */
+	ck_assert(slice_find_slice(json, SLICE("\"total\":{\"model\":")) < json.len);
 	row = row_of(json, "make");
 	ck_assert_int_eq(number(row, "total"), 300);
 	ck_assert(slice_find_slice(row, SLICE("\"avg\":100.0,\"deviation\":0.0,\"bins\":"
 					      "[0,0,0,0,0,0,3]")) < row.len);
+	spans_destroy(spans);
+}
+END_TEST
+
+START_TEST(live_figures_are_of_whole_calls_that_ended)
+{
+	struct spans *spans = spans_create(BYTES_MAX);
+	struct span_lane *lane = spans_lane(spans, agents[0], SLICE("api"));
+	const uint32_t make = spans_name(spans, TIME_TOOL, true, SLICE("make"));
+	const struct span_in all[] = {
+		CALL(0, 1000, -1, make),         CALL(100, 103, -1, make),
+		CALL(200, 208, -1, make),        CALL(300, 301, -1, make),
+		CALL(400, SPANS_OPEN, -1, make),
+	};
+	const struct slice want = SLICE("\"count\":4,\"total\":1012,\"min\":1,\"max\":"
+					"1000,\"avg\":253.0,\"deviation\":431.3,"
+					"\"bins\":[1,1,0,1,0,0,0,0,0,1]");
+	struct slice row;
+
+	put(spans, lane, "t", 0, SPANS_OPEN, all, 5);
+	/* The range cuts none of those in it. */
+	row = row_of(report(spans, REPORT_LIVE, 50, 302, 5000), "make");
+	ck_assert_msg(slice_find_slice(row, want) < row.len, "%.*s", SLICE_ARG(row));
 	spans_destroy(spans);
 }
 END_TEST
@@ -558,7 +659,7 @@ static void check_column(const struct naive_lane *lane, int64_t from, int64_t to
 static void check_timeline(struct spans *spans, const struct naive_lane *lanes,
 			   int64_t from, int64_t to, uint32_t width, int64_t now)
 {
-	const struct timeline_query query = {77, from, to, now, width, NULL, NULL};
+	const struct timeline_query query = {77, from, to, now, width, NULL, NULL, NULL};
 	struct buf out = {.max = 1u << 20};
 	uint32_t lane_count, strings;
 	struct slice rest;
@@ -566,7 +667,7 @@ static void check_timeline(struct spans *spans, const struct naive_lane *lanes,
 	timeline_write(spans, &query, &out);
 	ck_assert(buf_ok(&out));
 	rest = buf_slice(&out);
-	ck_assert(slice_starts(rest, SLICE("PTL1")));
+	ck_assert(slice_starts(rest, SLICE("PTL2")));
 	rest = slice_sub(rest, 4, rest.len);
 	ck_assert_uint_eq(take(&rest, 4), 77);
 	ck_assert_int_eq((int64_t)take(&rest, 8), from);
@@ -583,6 +684,7 @@ static void check_timeline(struct spans *spans, const struct naive_lane *lanes,
 		skip(&rest, 12);
 		stretches = (uint32_t)take(&rest, 4);
 		records = (uint32_t)take(&rest, 4);
+		ck_assert_uint_eq(take(&rest, 4), 0); /* nobody gave it values */
 		while (stretches-- > 0) {
 			uint32_t columns = (uint32_t)take(&rest, 2);
 			uint8_t shares[4];
@@ -646,7 +748,9 @@ int main(void)
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, the_sums_are_those_of_every_millisecond);
 	tcase_add_test(tests, a_report_of_any_range_is_what_counting_gives);
+	tcase_add_test(tests, several_ranges_are_what_each_of_them_is);
 	tcase_add_test(tests, self_is_without_parts_and_waits_and_trees_add_up);
+	tcase_add_test(tests, live_figures_are_of_whole_calls_that_ended);
 	tcase_add_test(tests, what_is_open_ends_now_and_a_newer_turn_ends_an_older_one);
 	tcase_add_test(tests, a_peers_times_are_set_right);
 	tcase_add_test(tests, names_and_lanes_and_bytes_have_an_end);

@@ -3,12 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uv.h>
+
 #include "agent/feed.h"
+#include "agent/journal.h"
 #include "agent/outbox.h"
 #include "agent/queue.h"
 #include "tests/unit/support/support.h"
 #include "wire/base/mem.h"
 #include "wire/base/pool.h"
+#include "wire/host/loop.h"
 #include "wire/nostr/crypto.h"
 #include "wire/nostr/event.h"
 #include "wire/nostr/nip44.h"
@@ -18,7 +22,8 @@
  *
  * All that Perch allocates goes through wire/base/mem, whose place these take. */
 
-static size_t allocations;
+/* Of this thread: what the journal's needs for SQLite is not meant. */
+static _Thread_local size_t allocations;
 
 void *mem_alloc(size_t size)
 {
@@ -208,7 +213,7 @@ static struct outbox_frame *pack_and_seal(struct outbox *outbox,
 	return out;
 }
 
-static void accept(struct outbox *outbox, struct outbox_frame *out)
+static void let_through(struct outbox *outbox, struct outbox_frame *out)
 {
 	queue_release(queue, out->held_bytes);
 	queue_published(queue, &out->content);
@@ -239,7 +244,7 @@ START_TEST(a_frame_a_second_allocates_nothing)
 			struct outbox_frame *out = pack_and_seal(outbox, &sealer);
 
 			bytes += out->plaintext.len;
-			accept(outbox, out);
+			let_through(outbox, out);
 			sent++;
 			now.monotonic_ms += 1000;
 		} while (second % ROUND_S == ROUND_S - 1 && !queue_is_empty(queue));
@@ -249,6 +254,104 @@ START_TEST(a_frame_a_second_allocates_nothing)
 	ck_assert_uint_eq(allocations, 0);
 	sealer_finish(&sealer);
 	outbox_destroy(outbox);
+}
+END_TEST
+
+static bool opened;
+static uint64_t kept;
+
+static void on_open(void *ctx, bool unclean)
+{
+	(void)ctx;
+	(void)unclean;
+	opened = true;
+}
+
+static void on_kept(void *ctx, uint64_t number)
+{
+	(void)ctx;
+	kept = number;
+}
+
+static void on_lost(void *ctx, uint64_t number)
+{
+	(void)ctx;
+	ck_abort_msg("frame %" PRIu64 " is lost", number);
+}
+
+static void on_text(void *ctx, const char *epoch, uint64_t number, struct slice text)
+{
+	(void)ctx;
+	(void)epoch;
+	(void)number;
+	(void)text;
+}
+
+static void on_trouble(void *ctx, const char *reason, uint64_t lost)
+{
+	(void)ctx;
+	(void)lost;
+	ck_abort_msg("the journal is in trouble: %s", reason ? reason : "");
+}
+
+/* As the sender does it, but for the sealing. */
+static void pack_and_hold(struct outbox *outbox, struct journal *journal)
+{
+	struct outbox_frame *out = outbox_add(outbox);
+	struct slice body;
+
+	ck_assert(queue_pack(queue, FRAME_PACK_MAX, &out->plaintext, &out->content));
+	outbox_mark(outbox, out, false);
+	body = (struct slice){out->plaintext.ptr, out->body_bytes};
+	ck_assert(journal_hold(journal, out->number, out->memory, body));
+	out->held_bytes = 0;
+	let_through(outbox, out);
+}
+
+/* Frames of any size, some of them a round's at a time with the journal. */
+START_TEST(a_frame_for_the_journal_allocates_nothing)
+{
+	static const struct journal_events events = {on_open, on_kept, on_lost,
+						     on_text, on_text, on_trouble};
+	char folder[] = "/tmp/perch-steady-XXXXXX", path[64];
+	struct outbox *outbox = outbox_create("692c0a0000000001");
+	struct journal_options options = {.path = path,
+					  .epoch = "692c0a0000000001",
+					  .max_bytes = 64 << 20,
+					  .max_age_s = 3600,
+					  .events = &events};
+	struct journal *journal;
+	struct sealer sealer;
+	struct loop *loop;
+	struct err err;
+
+	sealer_init(&sealer);
+	options.keypair = sealer.keypair;
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	(void)snprintf(path, sizeof(path), "%s/j.db", folder);
+	loop = loop_create(&err);
+	ck_assert_ptr_nonnull(loop);
+	journal = journal_create(loop, &options, &err);
+	ck_assert_ptr_nonnull(journal);
+	while (!opened)
+		(void)uv_run(loop->uv, UV_RUN_ONCE);
+	for (unsigned round = 0; round < 60; round++) {
+		if (round == 30)
+			allocations = 0;
+		printed = 0;
+		print_some(100);
+		while (!queue_is_empty(queue))
+			pack_and_hold(outbox, journal);
+		while (kept < outbox_last(outbox))
+			(void)uv_run(loop->uv, UV_RUN_ONCE);
+	}
+	ck_assert_uint_ge(outbox_last(outbox), 60 * CHANNELS);
+	ck_assert_uint_eq(allocations, 0);
+	journal_destroy(journal);
+	outbox_destroy(outbox);
+	loop_destroy(loop);
+	sealer_finish(&sealer);
+	test_remove_folder(folder);
 }
 END_TEST
 
@@ -306,6 +409,7 @@ int main(void)
 	tcase_add_test(flow, draining_allocates_nothing_from_the_first_event_on);
 	tcase_add_test(flow, filling_again_after_a_drain_allocates_nothing);
 	tcase_add_test(flow, a_frame_a_second_allocates_nothing);
+	tcase_add_test(flow, a_frame_for_the_journal_allocates_nothing);
 	tcase_add_test(pool, pool_keeps_no_more_than_its_bound);
 	tcase_add_test(pool, pool_makes_huge_blocks_as_asked_and_keeps_none);
 	suite_add_tcase(suite, flow);

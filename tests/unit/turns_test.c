@@ -35,6 +35,7 @@ START_TEST(silence_ends_a_turn_and_any_frame_postpones_that)
 	ck_assert_int_eq(turn_clock_due(&clock, 1000 + IDLE), TURN_IDLE_OVER);
 	clock.heard_ms = 5000;
 	clock.liveness_ms = 1000 + IDLE;
+	clock.silent = true;
 	ck_assert_int_eq(turn_clock_due(&clock, 1000 + IDLE), TURN_NOTHING_DUE);
 	ck_assert_int_eq(turn_clock_due(&clock, 5000 + IDLE), TURN_IDLE_OVER);
 }
@@ -45,6 +46,7 @@ START_TEST(an_open_tool_or_permission_makes_silence_count_four_times_less)
 	struct turn_clock clock = a_clock();
 
 	clock.busy = true;
+	clock.silent = true;
 	clock.liveness_ms = INT64_MAX / 2;
 	ck_assert_int_eq(turn_clock_due(&clock, 1000 + 4 * IDLE - 1), TURN_NOTHING_DUE);
 	ck_assert_int_eq(turn_clock_due(&clock, 1000 + 4 * IDLE), TURN_IDLE_OVER);
@@ -71,6 +73,55 @@ START_TEST(a_cancelled_turn_gets_five_seconds_and_nothing_else_ends_it)
 	ck_assert_int_eq(turn_clock_due(&clock, 2 * HARD + 4999), TURN_NOTHING_DUE);
 	ck_assert_int_eq(turn_clock_due(&clock, 2 * HARD + 5000), TURN_CANCEL_OVER);
 	ck_assert_int_eq(turn_clock_next(&clock), 2 * HARD + 5000);
+}
+END_TEST
+
+START_TEST(a_minute_without_a_frame_is_silence_which_is_said_once)
+{
+	struct turn_clock clock = a_clock();
+
+	clock.liveness_ms = INT64_MAX / 2;
+	ck_assert_int_eq(turn_clock_due(&clock, 1000 + 59999), TURN_NOTHING_DUE);
+	ck_assert_int_eq(turn_clock_next(&clock), 1000 + 60000);
+	ck_assert_int_eq(turn_clock_due(&clock, 1000 + 60000), TURN_SILENT);
+	clock.silent = true;
+	ck_assert_int_eq(turn_clock_due(&clock, 1000 + 70000), TURN_NOTHING_DUE);
+	ck_assert_int_eq(turn_clock_next(&clock), 1000 + IDLE);
+}
+END_TEST
+
+START_TEST(a_tool_may_be_silent_four_times_as_long)
+{
+	struct turn_clock clock = a_clock();
+
+	clock.liveness_ms = INT64_MAX / 2;
+	clock.busy = true;
+	ck_assert_int_eq(turn_clock_due(&clock, 1000 + 239999), TURN_NOTHING_DUE);
+	ck_assert_int_eq(turn_clock_due(&clock, 1000 + 240000), TURN_SILENT);
+}
+END_TEST
+
+START_TEST(who_waits_for_the_owner_or_is_cancelled_is_not_silent)
+{
+	struct turn_clock clock = a_clock();
+
+	clock.liveness_ms = INT64_MAX / 2;
+	clock.busy = clock.asks = true;
+	ck_assert_int_eq(turn_clock_due(&clock, 1000 + 1000000), TURN_NOTHING_DUE);
+	clock.busy = clock.asks = false;
+	clock.cancelled_ms = 1000 + 59000;
+	ck_assert_int_eq(turn_clock_due(&clock, 1000 + 60000), TURN_NOTHING_DUE);
+}
+END_TEST
+
+START_TEST(where_silence_ends_a_turn_soon_it_is_said_halfway)
+{
+	struct turn_clock clock;
+
+	turn_clock_start(&clock, 10000, HARD, 1000);
+	clock.liveness_ms = INT64_MAX / 2;
+	ck_assert_int_eq(turn_clock_due(&clock, 6000), TURN_SILENT);
+	ck_assert_int_eq(turn_clock_due(&clock, 11000), TURN_IDLE_OVER);
 }
 END_TEST
 
@@ -323,6 +374,10 @@ int main(void)
 	tcase_add_test(tcase,
 		       an_open_tool_or_permission_makes_silence_count_four_times_less);
 	tcase_add_test(tcase, no_chatter_postpones_the_hard_cap);
+	tcase_add_test(tcase, a_minute_without_a_frame_is_silence_which_is_said_once);
+	tcase_add_test(tcase, a_tool_may_be_silent_four_times_as_long);
+	tcase_add_test(tcase, who_waits_for_the_owner_or_is_cancelled_is_not_silent);
+	tcase_add_test(tcase, where_silence_ends_a_turn_soon_it_is_said_halfway);
 	tcase_add_test(tcase,
 		       a_cancelled_turn_gets_five_seconds_and_nothing_else_ends_it);
 	tcase_add_test(tcase,

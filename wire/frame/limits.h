@@ -17,7 +17,6 @@
 #define RELAY_CONNECTIONS_MAX 10000
 #define RELAY_ADDRESS_MAX 64 /* connections from one address (not loopback) */
 #define RELAY_AUTH_TIMEOUT_S 10
-#define RELAY_PING_S 30                   /* two missed close */
 #define RELAY_READER_QUEUE_MAX (4u << 20) /* unsent bytes per reader */
 #define RELAY_RETAINED_MAX (256u << 20)   /* unsent bodies in all */
 #define RELAY_WINDOW_S 300
@@ -53,5 +52,21 @@
 
 #define BROKER_BODY_MAX (1u << 20)
 #define BROKER_HEADER_MAX (16u << 10)
+#define BROKER_CONNECTIONS_MAX 256           /* by each way: TCP, Unix socket, TLS */
+#define BROKER_HELD_MAX (64u << 20)          /* of all connections together; and one */
+#define BROKER_STRANGERS_HELD_MAX (4u << 20) /* of it, without the token */
+#define BROKER_STALLED_S 3                   /* an answer unread makes room after that */
+#define BROKER_REQUEST_S 20                  /* until a request has come whole */
+#define BROKER_IDLE_S 60                     /* between two requests of a connection */
+#define BROKER_H2_STREAMS_MAX 100            /* of one connection at one time */
+#define BROKER_H2_WINDOW_BYTES (2u << 20) /* bodies of a connection that are not done */
+#define BROKER_H2_HELD_MAX (16u << 20)    /* answers of a connection, unread; and one */
+#define BROKER_H2_RESETS_PER_S 20
+#define BROKER_H2_RESETS_BURST 200
+#define BROKER_H2_FRAMES_PER_S 50 /* SETTINGS, PING, PRIORITY, empty DATA */
+#define BROKER_H2_FRAMES_BURST 500
+#define BROKER_H2_ACKS_MAX 100
+#define BROKER_H2_UNREAD_S 60
+#define BROKER_HANDSHAKE_S 10
 
 #endif

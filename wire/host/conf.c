@@ -11,9 +11,9 @@
 #define MEANT_WITHIN 2    /* edits that a slip of the finger makes */
 
 static const char *const commands[] = {
-	"up",     "agent", "proxy",  "run",    "emit",    "relay",  "observer",
-	"open",   "ls",    "tail",   "prompt", "approve", "export", "forget",
-	"invite", "key",   "attest", "doctor", "config",  NULL,
+	"up",     "agent",  "proxy", "run",    "emit",    "relay",  "observer",
+	"open",   "ls",     "tail",  "prompt", "approve", "search", "export",
+	"forget", "invite", "key",   "attest", "doctor",  "config", NULL,
 };
 
 /* Every option of every command that may stand in the file: a name that only another
@@ -47,6 +47,7 @@ static const char *const options[] = {
 	"listen",
 	"log-level",
 	"metrics",
+	"mute",
 	"name",
 	"open",
 	"owner-bytes",
@@ -62,7 +63,9 @@ static const char *const options[] = {
 	"relay",
 	"relay-listen",
 	"slots",
+	"start-timeout",
 	"tick-ms",
+	"tls",
 	"tls-cert",
 	"tls-key",
 	"trusted-proxy",

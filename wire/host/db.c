@@ -43,6 +43,9 @@ static bool make_private(const char *path, struct err *err)
 
 bool db_fail(struct sqlite3 *db, struct err *err, const char *doing)
 {
+	/* sqlite3_system_errno() is 0 when a COMMIT fails; where SQLite would take it
+	 * from it still is. */
+	const int number = errno;
 	int code = sqlite3_errcode(db) & 0xff;
 	const char *path = sqlite3_db_filename(db, "main");
 	const char *words = sqlite3_errmsg(db);
@@ -68,6 +71,10 @@ bool db_fail(struct sqlite3 *db, struct err *err, const char *doing)
 	case SQLITE_LOCKED:
 		return err_set(err, ERR_SYSTEM, "cannot %s: another process holds %s",
 			       doing, path);
+	case SQLITE_IOERR:
+		/* A full path may leave no room for what comes behind it. */
+		return err_set(err, ERR_SYSTEM, "cannot %s: %s (%s): %s", doing, words,
+			       strerror(number), path);
 	default:
 		return err_set(err, ERR_SYSTEM, "cannot %s: %s: %s", doing, path, words);
 	}
@@ -79,12 +86,49 @@ bool db_exec(struct sqlite3 *db, const char *sql, struct err *err)
 	       db_fail(db, err, "change the database");
 }
 
+bool db_commit(struct sqlite3 *db, struct err *err)
+{
+	int has_moved = 0;
+
+	(void)sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
+	if (has_moved)
+		return err_set(err, ERR_MALFORMED,
+			       "%s was moved or deleted while in use: put it back, or "
+			       "start again",
+			       sqlite3_db_filename(db, "main"));
+	return db_exec(db, "COMMIT", err);
+}
+
 bool db_prepare(struct sqlite3 *db, const char *sql, struct sqlite3_stmt **out,
 		struct err *err)
 {
 	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) ==
 		       SQLITE_OK ||
 	       db_fail(db, err, "prepare a statement");
+}
+
+void db_bind_text(struct sqlite3_stmt *statement, int at, struct slice text)
+{
+	if (text.ptr)
+		(void)sqlite3_bind_text64(statement, at, text.ptr, text.len,
+					  SQLITE_STATIC, SQLITE_UTF8);
+	else
+		(void)sqlite3_bind_null(statement, at);
+}
+
+void db_bind_blob(struct sqlite3_stmt *statement, int at, struct slice bytes)
+{
+	(void)sqlite3_bind_blob64(statement, at, bytes.ptr, bytes.len, SQLITE_STATIC);
+}
+
+struct slice db_column_text(struct sqlite3_stmt *statement, int at)
+{
+	const unsigned char *text = sqlite3_column_text(statement, at);
+
+	if (!text)
+		return SLICE_EMPTY;
+	return (struct slice){(const char *)text,
+			      (size_t)sqlite3_column_bytes(statement, at)};
 }
 
 /* The first column of the first row. */
@@ -103,7 +147,7 @@ static bool read_int(struct sqlite3 *db, const char *sql, sqlite3_int64 *out,
 	return ok;
 }
 
-static bool check(struct sqlite3 *db, struct err *err)
+static bool check(struct sqlite3 *db, int64_t bytes_max, struct err *err)
 {
 	sqlite3_stmt *statement = NULL;
 	sqlite3_int64 pages = 0;
@@ -114,7 +158,7 @@ static bool check(struct sqlite3 *db, struct err *err)
 	if (!read_int(db, "PRAGMA page_count", &pages, err) ||
 	    !read_int(db, "PRAGMA page_size", &page_bytes, err))
 		return false;
-	if (pages > CHECK_BYTES_MAX / page_bytes)
+	if (pages > bytes_max / page_bytes)
 		return true;
 	if (sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL) ==
 		    SQLITE_OK &&
@@ -169,6 +213,12 @@ static bool migrate(struct sqlite3 *db, const char *const *migrations, struct er
 bool db_open(const char *path, const char *const *migrations, struct sqlite3 **out,
 	     struct err *err)
 {
+	return db_open_bounded(path, migrations, CHECK_BYTES_MAX, out, err);
+}
+
+bool db_open_bounded(const char *path, const char *const *migrations, int64_t check_bytes,
+		     struct sqlite3 **out, struct err *err)
+{
 	/* auto_vacuum must come before what makes the file's header. */
 	static const char setup[] = "PRAGMA auto_vacuum = INCREMENTAL;"
 				    "PRAGMA trusted_schema = OFF;"
@@ -191,7 +241,7 @@ bool db_open(const char *path, const char *const *migrations, struct sqlite3 **o
 		(void)db_fail(db, err, "open the database");
 		goto out;
 	}
-	if (!check(db, err) || !migrate(db, migrations, err))
+	if (!check(db, check_bytes, err) || !migrate(db, migrations, err))
 		goto out;
 	*out = db;
 	return true;
@@ -208,16 +258,23 @@ static int64_t now_ns(void)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+struct deadline {
+	int64_t until_ns;
+	const atomic_bool *stop;
+};
+
 static int is_late(void *ctx)
 {
-	const int64_t *until_ns = ctx;
+	const struct deadline *deadline = ctx;
 
-	return now_ns() >= *until_ns;
+	return now_ns() >= deadline->until_ns ||
+	       (deadline->stop && atomic_load(deadline->stop));
 }
 
-bool db_check(const char *path, int64_t deadline_ms, bool *whole_out, struct err *err)
+bool db_check(const char *path, int64_t deadline_ms, const atomic_bool *stop,
+	      bool *whole_out, struct err *err)
 {
-	int64_t until_ns = now_ns() + deadline_ms * 1000000;
+	struct deadline deadline = {now_ns() + deadline_ms * 1000000, stop};
 	sqlite3_stmt *statement = NULL;
 	sqlite3 *db = NULL;
 	const char *verdict = "";
@@ -231,7 +288,7 @@ bool db_check(const char *path, int64_t deadline_ms, bool *whole_out, struct err
 		goto out;
 	}
 	(void)sqlite3_busy_timeout(db, BUSY_MS);
-	sqlite3_progress_handler(db, CHECK_STEPS, is_late, &until_ns);
+	sqlite3_progress_handler(db, CHECK_STEPS, is_late, &deadline);
 	status = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL);
 	if (status == SQLITE_OK)
 		status = sqlite3_step(statement);

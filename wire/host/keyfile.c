@@ -81,7 +81,12 @@ static bool read_private(const char *path, struct buf *out, struct err *err)
 			"%s can be read by others: run chmod 600 on it, and make a "
 			"new key if somebody may have",
 			path);
-	return paths_read(path, out, err);
+	if (paths_read(path, out, err))
+		return true;
+	if (err && err->code == ERR_NOT_FOUND)
+		(void)err_set(err, ERR_NOT_FOUND,
+			      "there is no key %s: see `perch key list`", path);
+	return false;
 }
 
 /* The passphrase of PERCH_PASSPHRASE_FILE; empty when that is unset. */

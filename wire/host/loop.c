@@ -1,13 +1,16 @@
 #include "wire/host/loop.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <libwebsockets.h>
 #include <sodium.h>
+#include <uv.h>
 
 #include "wire/base/mem.h"
 #include "wire/host/log.h"
@@ -36,9 +39,11 @@ struct loop_state {
 	bool signals_open, hangup_open;
 	unsigned signals_seen;
 	void (*on_signal)(void *ctx, int signal);
+	void (*on_second)(void *ctx, int signal); /* NULL: the second one quits */
 	void *ctx;
-	void (*on_hangup)(void *ctx);
+	void (*on_hangup)(void *ctx); /* NULL: there is nothing to do */
 	void *hangup_ctx;
+	bool ends_with_terminal, hung_up;
 	uv_prepare_t prepare;
 	bool prepare_open;
 	void (*before_wait)(void *ctx);
@@ -77,6 +82,8 @@ static void on_uv_signal(uv_signal_t *handle, int number)
 	state->signals_seen++;
 	if (state->on_signal != NULL && state->signals_seen == 1)
 		state->on_signal(state->ctx, number);
+	else if (state->on_second != NULL && state->signals_seen == 2)
+		state->on_second(state->ctx, number);
 	else
 		loop_quit(loop);
 }
@@ -135,16 +142,6 @@ static bool start_lws(struct loop *loop, struct err *err)
 	return true;
 }
 
-static bool start_crypto(struct loop *loop, struct err *err)
-{
-	uint8_t seed[32];
-
-	loop_random(seed, sizeof(seed));
-	loop->crypto = crypto_create(seed, err);
-	sodium_memzero(seed, sizeof(seed));
-	return loop->crypto != NULL;
-}
-
 struct loop *loop_create(struct err *err)
 {
 	struct loop *loop;
@@ -168,8 +165,8 @@ struct loop *loop_create(struct err *err)
 		return NULL;
 	}
 	loop->uv = &loop->state->uv;
-	if (!start_crypto(loop, err) || !watch_signals(loop, err) ||
-	    !start_lws(loop, err)) {
+	loop->crypto = loop_new_crypto(err);
+	if (!loop->crypto || !watch_signals(loop, err) || !start_lws(loop, err)) {
 		loop_destroy(loop);
 		return NULL;
 	}
@@ -237,6 +234,11 @@ void loop_on_signal(struct loop *loop, void (*on_signal)(void *ctx, int signal),
 	loop->state->ctx = ctx;
 }
 
+void loop_on_second_signal(struct loop *loop, void (*on_second)(void *ctx, int signal))
+{
+	loop->state->on_second = on_second;
+}
+
 void loop_before_wait(struct loop *loop, void (*before_wait)(void *ctx), void *ctx)
 {
 	struct loop_state *state = loop->state;
@@ -252,20 +254,51 @@ void loop_before_wait(struct loop *loop, void (*before_wait)(void *ctx), void *c
 	uv_unref((uv_handle_t *)&state->prepare);
 }
 
+/* Ours, of our session. */
+static bool has_terminal(void)
+{
+	const int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		(void)close(fd);
+	return fd >= 0;
+}
+
+static bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 static void on_uv_hangup(uv_signal_t *handle, int number)
 {
 	struct loop *loop = handle->data;
+	struct loop_state *state = loop->state;
 
-	(void)number;
-	loop->state->on_hangup(loop->state->hangup_ctx);
+	if (state->ends_with_terminal && !has_terminal()) {
+		/* The kernel and the shell may both tell. */
+		if (!state->hung_up)
+			on_uv_signal(handle, number);
+		state->hung_up = true;
+	} else if (state->on_hangup) {
+		state->on_hangup(state->hangup_ctx);
+	} else {
+		log_info("signal", "SIGHUP: there is nothing to read again, going on");
+	}
 }
 
 bool loop_on_hangup(struct loop *loop, void (*on_hangup)(void *ctx), void *ctx,
 		    struct err *err)
 {
 	struct loop_state *state = loop->state;
-	int status = uv_signal_init(loop->uv, &state->hangup);
+	int status = 0;
 
+	/* Opened once, and judged before it is: of several that ask the last is told. */
+	if (!state->hangup_open) {
+		state->ends_with_terminal = !is_ignored(SIGHUP) && has_terminal();
+		status = uv_signal_init(loop->uv, &state->hangup);
+	}
 	state->on_hangup = on_hangup;
 	state->hangup_ctx = ctx;
 	state->hangup.data = loop;
@@ -310,6 +343,17 @@ int64_t loop_unix_ms(void)
 void loop_random(void *out, size_t len)
 {
 	randombytes_buf(out, len);
+}
+
+struct crypto *loop_new_crypto(struct err *err)
+{
+	uint8_t seed[32];
+	struct crypto *crypto;
+
+	loop_random(seed, sizeof(seed));
+	crypto = crypto_create(seed, err);
+	sodium_memzero(seed, sizeof(seed));
+	return crypto;
 }
 
 struct timer {

@@ -4,12 +4,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <uv.h>
-
 #include "wire/base/err.h"
 #include "wire/nostr/crypto.h"
 
 struct lws_context;
+struct uv_loop_s;
 
 /* A connection that has been silent this long is pinged, and is closed when nothing came
  * for that long: two missed closings (design §11). For client vhosts and server vhosts
@@ -21,7 +20,7 @@ struct lws_context;
  * crypto context for its thread. SIGPIPE is ignored; SIGTERM and SIGINT call loop_stop's
  * callback. */
 struct loop {
-	uv_loop_t *uv;
+	struct uv_loop_s *uv;
 	struct lws_context
 		*lws; /* one context; vhosts are made by whoever listens or connects */
 	struct crypto *crypto;
@@ -41,12 +40,18 @@ void loop_quit(struct loop *loop);
  * second such signal quits. */
 void loop_on_signal(struct loop *loop, void (*on_signal)(void *ctx, int signal),
 		    void *ctx);
+/* Called, with the same @ctx, at the second one, and the third quits: for a last word
+ * that takes a moment. */
+void loop_on_second_signal(struct loop *loop, void (*on_second)(void *ctx, int signal));
 
 /* Called whenever the loop has done what was due and is about to wait: what a turn left
  * is finished there in one go. One per loop; it does not keep the loop alive. */
 void loop_before_wait(struct loop *loop, void (*before_wait)(void *ctx), void *ctx);
 
-/* Called on the loop at SIGHUP, which ends the process where nobody asked for this. */
+/* SIGHUP, which else ends a process: @on_hangup (NULL: there is nothing to read again,
+ * and a line says so) is called on the loop. Where the terminal that the process was
+ * started in has gone it is what it was made for, and counts as SIGTERM; unless it was
+ * ignored then, as nohup has it. */
 bool loop_on_hangup(struct loop *loop, void (*on_hangup)(void *ctx), void *ctx,
 		    struct err *err);
 
@@ -57,6 +62,9 @@ int64_t loop_now_ns(void);
 /* Unix time in ms: for display and created_at. */
 int64_t loop_unix_ms(void);
 void loop_random(void *out, size_t len);
+/* A context of its own for whoever has no loop, or another thread; seeded by
+ * loop_random(). NULL: see crypto_create(). */
+struct crypto *loop_new_crypto(struct err *err);
 
 /* A one-shot timer. Destroying it (NULL is fine) inside its own callback is allowed. */
 struct timer;

@@ -333,19 +333,6 @@ static bool read_conf(struct parser *parser)
 	       read_settings(parser, ORIGIN_SECTION);
 }
 
-/* Whether to go on. */
-static bool take_conf(struct parser *parser)
-{
-	struct err *told = parser->spec->conf_err;
-	const bool ok = read_conf(parser);
-
-	if (told && ok)
-		*told = (struct err){.code = ERR_NONE};
-	else if (told)
-		*told = *parser->err;
-	return ok || told;
-}
-
 static bool read_env(struct parser *parser)
 {
 	parser->origin = ORIGIN_ENV;
@@ -361,6 +348,19 @@ static bool read_env(struct parser *parser)
 			return false;
 	}
 	return true;
+}
+
+/* Perch.conf and environment. Whether to go on. */
+static bool take_given(struct parser *parser, bool show)
+{
+	struct err *told = show ? NULL : parser->spec->conf_err;
+	const bool ok = read_conf(parser) && read_env(parser);
+
+	if (told && ok)
+		*told = (struct err){.code = ERR_NONE};
+	else if (told)
+		*told = *parser->err;
+	return ok || told;
 }
 
 static bool no_such_flag(const struct parser *parser, struct slice name)
@@ -450,6 +450,10 @@ static bool read_flags(struct parser *parser, int argc, char *argv[], int *count
 			argv[1 + count++] = argv[i];
 		}
 	}
+	if (dashes && count == 0 && parser->spec->command_after_dashes)
+		return err_set(parser->err, ERR_MALFORMED,
+			       "no command stands behind \"--\": the usage is %s %s",
+			       parser->spec->command, parser->spec->usage);
 	*count_out = count;
 	return true;
 }
@@ -672,7 +676,7 @@ enum options_result options_parse(const struct options_spec *spec, int argc, cha
 	if (asks_for_help(argc, argv)) {
 		print_help(spec);
 		result = OPTIONS_EXIT_OK;
-	} else if (!take_conf(&parser) || !read_env(&parser) ||
+	} else if (!take_given(&parser, show) ||
 		   !read_flags(&parser, argc, argv, &count) ||
 		   (show ? !show_config(&parser) : !check_arg_count(&parser, count))) {
 		fprintf(stderr, "%s: %s\n", spec->command, err.text);

@@ -48,8 +48,9 @@ struct options_spec {
 	const struct option_spec *options; /* ends with name NULL */
 	int min_args, max_args;            /* positional; -1: any number */
 	bool command_after_dashes;         /* positionals only after "--" */
-	/* Not NULL: a perch.conf that is wrong is told here (else ERR_NONE) and goes no
-	 * further than to what is wrong; for the command that looks into it. */
+	/* Not NULL: what is wrong in perch.conf or the environment is told here (else
+	 * ERR_NONE), and nothing behind it is read; for commands that go on without.
+	 * --show-config never does. */
 	struct err *conf_err;
 };
 

@@ -26,6 +26,22 @@ bool host_is_loopback(const char *host)
 	return inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
 }
 
+void host_outward(char out[HOST_TEXT_MAX])
+{
+	/* RFC 5737: nobody's address. Connecting UDP only chooses the way there. */
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(9)};
+	socklen_t len = sizeof(address);
+	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool ok = fd >= 0 && inet_pton(AF_INET, "192.0.2.1", &address.sin_addr) == 1 &&
+		  connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+		  getsockname(fd, (struct sockaddr *)&address, &len) == 0;
+
+	if (!ok || !inet_ntop(AF_INET, &address.sin_addr, out, HOST_TEXT_MAX))
+		(void)snprintf(out, HOST_TEXT_MAX, "127.0.0.1");
+	if (fd >= 0)
+		(void)close(fd);
+}
+
 /* Field @n of a line of /proc/net/tcp: fields are divided by spaces, the first is 0. */
 static const char *field(const char *line, int n)
 {
@@ -153,21 +169,20 @@ static int try_bind(const char *host, uint16_t port)
 	return error;
 }
 
-void port_explain(const char *host, uint16_t port, struct err *err)
+void port_explain(const char *host, uint16_t port, const char *option, struct err *err)
 {
 	char holder[128];
 	int error = try_bind(host, port);
 
 	if (error != EADDRINUSE) {
 		(void)err_set(err, ERR_SYSTEM, "cannot listen on %s port %u: %s", host,
-			      port,
-			      error ? strerror(error) : "libwebsockets gave no reason");
+			      port, error ? strerror(error) : "there is no reason");
 		return;
 	}
 	if (!find_holder(port, holder, sizeof(holder)))
 		(void)snprintf(holder, sizeof(holder), "another process");
 	(void)err_set(err, ERR_SYSTEM,
 		      "port %u is taken by %s: stop it, or choose another port with "
-		      "--listen HOST:PORT",
-		      port, holder);
+		      "%s HOST:PORT",
+		      port, holder, option);
 }

@@ -8,29 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <libwebsockets.h>
-#include <openssl/ssl.h>
-
 #include "wire/base/arena.h"
 #include "wire/base/mem.h"
 #include "wire/frame/limits.h"
 #include "wire/host/log.h"
+#include "wire/link/conn.h"
 #include "wire/link/link_url.h"
 #include "wire/link/nip11.h"
 #include "wire/link/resolve.h"
 #include "wire/nostr/nip42.h"
 
-#define RX_BUFFER_BYTES \
-	65536 /* handed to us at once; facts on lws: half of the service buffer */
-#define MESSAGE_BYTES_MAX \
-	(2 * RELAY_MESSAGE_MAX) /* an event and its envelope, with room */
 #define CHALLENGE_BYTES_MAX 1024
 #define CHALLENGE_WAIT_MS 1000 /* for relays that ask for no authentication */
 #define RETRY_FIRST_MS 500
 #define RETRY_MAX_MS 30000
 #define RETRY_SETTLED_MS 10000 /* ready for so long: the next back-off starts anew */
 #define NOTICES_LOGGED_MAX 16  /* of one connection; our choice */
-#define PING_BYTES 8
 /* The years 2020 to 2100: another date is no clock to go by. */
 #define DATE_MIN_MS INT64_C(1577836800000)
 #define DATE_MAX_MS INT64_C(4102444800000)
@@ -43,27 +36,10 @@ enum phase {
 	PHASE_READY,
 };
 
-/* One connection of lws: it outlives the link's interest in it, because lws closes in its
- * own time. It ends with its wsi. */
-struct conn {
-	struct link *link; /* NULL: nobody is interested any more */
-	struct lws *wsi;
-	bool http;       /* the NIP-11 request, not the WebSocket */
-	bool connecting; /* inside lws_client_connect_via_info() */
-	bool gone;       /* lws let go of it while connecting */
-	char reason[120];
-	struct buf in; /* pieces of a message, or of the document */
-};
-
 struct sub {
 	struct sub *next;
 	struct slice id, filter; /* owned */
 	bool sent;               /* on this connection, and not closed by the relay */
-};
-
-struct message {
-	struct message *next;
-	struct buf bytes; /* LWS_PRE bytes of head room first */
 };
 
 struct link {
@@ -84,7 +60,7 @@ struct link {
 	struct resolve *resolve;
 	struct resolve_result addresses;
 	size_t next_address;
-	struct conn *ws, *http;
+	struct conn *ws, *document; /* NULL: none */
 
 	char *challenge; /* NULL: none came */
 	bool challenge_waited;
@@ -95,65 +71,27 @@ struct link {
 	unsigned notices; /* of this connection */
 
 	struct link_info info;
+	bool has_date;
+	int64_t date_ms;  /* the relay's Date less loop_now_ms() */
 	struct sub *subs; /* in the order in which they were made */
-	struct message *first, **last;
-	size_t queued_bytes;
 	bool publish_refused;
-	bool ping_due;
-	uint8_t ping_payload[PING_BYTES];
-	int64_t ping_sent_ms; /* 0: no ping is under way */
 	int64_t rtt_ms;
 	struct arena arena; /* of the message being handled */
 };
 
 static void fail(struct link *link, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-static void on_ws_established(struct link *link);
-static void connect_next(struct link *link);
 
 /* ---- What is sent ---- */
 
-static struct message *message_create(size_t max)
+int64_t link_unix_ms(const struct link *link)
 {
-	struct message *message = mem_alloc(sizeof(*message));
-
-	buf_init(&message->bytes, LWS_PRE + max);
-	(void)buf_extend(&message->bytes, LWS_PRE);
-	return message;
+	return link->has_date ? loop_now_ms() + link->date_ms : loop_unix_ms();
 }
 
-static void message_destroy(struct message *message)
-{
-	buf_finish(&message->bytes);
-	free(message);
-}
-
-/* Takes @message. */
-static void enqueue(struct link *link, struct message *message)
-{
-	assert(buf_ok(&message->bytes));
-	*link->last = message;
-	link->last = &message->next;
-	link->queued_bytes += message->bytes.len;
-	(void)lws_callback_on_writable(link->ws->wsi);
-}
-
-static void clear_queue(struct link *link)
-{
-	struct message *message;
-
-	while ((message = link->first) != NULL) {
-		link->first = message->next;
-		message_destroy(message);
-	}
-	link->last = &link->first;
-	link->queued_bytes = 0;
-}
-
-/* The relay's time as well as we know it, Unix seconds. */
 static int64_t relay_now(const struct link *link)
 {
-	return (loop_unix_ms() + link->info.clock_offset_ms) / 1000;
+	return link_unix_ms(link) / 1000;
 }
 
 /* Appends @filter with every "$now-300" replaced. */
@@ -176,15 +114,15 @@ static void send_sub(struct link *link, struct sub *sub)
 	/* A name of 8 bytes becomes a number of at most 20 digits; an id at most
 	 * six-fold. */
 	size_t max = 64 + 6 * sub->id.len + 3 * sub->filter.len;
-	struct message *message = message_create(max);
-	struct buf filter;
+	struct buf message, filter;
 
+	conn_message_init(&message, max);
 	buf_init(&filter, max);
 	write_filter(link, sub->filter, &filter);
-	message_write_req(&message->bytes, sub->id, buf_slice(&filter));
+	message_write_req(&message, sub->id, buf_slice(&filter));
 	buf_finish(&filter);
 	sub->sent = true;
-	enqueue(link, message);
+	conn_send(link->ws, &message);
 }
 
 static void send_subs(struct link *link)
@@ -198,8 +136,7 @@ static void send_subs(struct link *link)
 static void send_auth(struct link *link)
 {
 	struct slice id;
-	struct buf event;
-	struct message *message;
+	struct buf event, message;
 	uint8_t aux[32];
 	struct err err;
 	bool ok;
@@ -214,9 +151,9 @@ static void send_auth(struct link *link)
 			     hex_decode(id, link->auth_id, sizeof(link->auth_id));
 
 		assert(found);
-		message = message_create(event.len + 64);
-		message_write_auth(&message->bytes, buf_slice(&event));
-		enqueue(link, message);
+		conn_message_init(&message, event.len + 64);
+		message_write_auth(&message, buf_slice(&event));
+		conn_send(link->ws, &message);
 		link->auth_pending = true;
 	}
 	buf_finish(&event);
@@ -224,80 +161,19 @@ static void send_auth(struct link *link)
 		fail(link, "cannot answer the relay's challenge: %s", err.text);
 }
 
-/* One lws_write each; a client's is masked in place, which is why no text is shared. */
-static bool write_ping(struct link *link)
-{
-	uint8_t bytes[LWS_PRE + PING_BYTES];
-
-	loop_random(link->ping_payload, PING_BYTES);
-	memcpy(bytes + LWS_PRE, link->ping_payload, PING_BYTES);
-	link->ping_due = false;
-	link->ping_sent_ms = loop_now_ms();
-	return lws_write(link->ws->wsi, bytes + LWS_PRE, PING_BYTES, LWS_WRITE_PING) >= 0;
-}
-
-static bool write_first(struct link *link)
-{
-	struct message *message = link->first;
-	uint8_t *bytes = (uint8_t *)message->bytes.ptr + LWS_PRE;
-	size_t len = message->bytes.len - LWS_PRE;
-	bool ok = lws_write(link->ws->wsi, bytes, len, LWS_WRITE_TEXT) >= 0;
-
-	link->first = message->next;
-	if (link->first == NULL)
-		link->last = &link->first;
-	link->queued_bytes -= message->bytes.len;
-	message_destroy(message);
-	return ok;
-}
-
-/* Returns what the lws callback must: -1 closes. */
-static int on_writable(struct link *link)
-{
-	struct lws *wsi = link->ws->wsi;
-
-	if (link->ping_due && !lws_send_pipe_choked(wsi) && !write_ping(link))
-		return -1;
-	while (link->first != NULL && !lws_send_pipe_choked(wsi)) {
-		if (!write_first(link))
-			return -1;
-	}
-	if (link->first != NULL || link->ping_due)
-		(void)lws_callback_on_writable(wsi);
-	if (link->publish_refused && link->queued_bytes <= LINK_QUEUE_MAX) {
-		link->publish_refused = false;
-		if (link->events->on_writable != NULL)
-			link->events->on_writable(link->ctx);
-	}
-	return 0;
-}
-
 /* ---- How a connection ends ---- */
-
-/* Lets lws close @conn in its own time. Not at once: it may be what calls us. */
-static void abandon(struct conn *conn)
-{
-	if (conn == NULL)
-		return;
-	conn->link = NULL;
-	if (conn->wsi != NULL)
-		lws_set_timeout(conn->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
-}
 
 static void drop_connection(struct link *link)
 {
 	resolve_destroy(link->resolve);
 	link->resolve = NULL;
-	abandon(link->ws);
+	conn_drop(link->ws);
 	link->ws = NULL;
-	abandon(link->http);
-	link->http = NULL;
-	clear_queue(link);
+	conn_drop(link->document);
+	link->document = NULL;
 	free(link->challenge);
 	link->challenge = NULL;
 	link->publish_refused = false;
-	link->ping_due = false;
-	link->ping_sent_ms = 0;
 	timer_stop(link->deadline);
 	timer_stop(link->challenge_wait);
 	timer_stop(link->nip11_wait);
@@ -367,7 +243,7 @@ static void on_challenge(struct link *link, struct slice challenge)
 {
 	if (challenge.len == 0 || challenge.len > CHALLENGE_BYTES_MAX ||
 	    memchr(challenge.ptr, '\0', challenge.len) != NULL ||
-	    link->queued_bytes > LINK_QUEUE_MAX)
+	    conn_queued(link->ws) > LINK_QUEUE_MAX)
 		return;
 	free(link->challenge);
 	link->challenge = mem_dup(challenge);
@@ -396,8 +272,8 @@ static void on_auth_answer(struct link *link, const struct relay_message *messag
 
 static void finish_nip11(struct link *link)
 {
-	abandon(link->http);
-	link->http = NULL;
+	conn_drop(link->document);
+	link->document = NULL;
 	link->nip11_done = true;
 	timer_stop(link->nip11_wait);
 	proceed(link);
@@ -440,9 +316,8 @@ static void on_ping(void *ctx)
 {
 	struct link *link = ctx;
 
-	link->ping_due = true;
+	conn_ping(link->ws);
 	timer_start(link->ping, 1000 * LOOP_PING_S);
-	(void)lws_callback_on_writable(link->ws->wsi);
 }
 
 /* ---- What the relay says ---- */
@@ -507,9 +382,9 @@ static void handle(struct link *link, const struct relay_message *message)
 	}
 }
 
-/* The link may be gone when it returns. */
-static void on_message(struct link *link, struct slice text)
+static void on_text(void *ctx, struct slice text)
 {
+	struct link *link = ctx;
 	struct relay_message message;
 	struct err err;
 
@@ -521,341 +396,95 @@ static void on_message(struct link *link, struct slice text)
 			  link->url.authority, err.text);
 }
 
-/* ---- Callbacks of lws ---- */
-
-static int on_ws_data(struct conn *conn, struct slice piece)
+static void on_pong(void *ctx, int64_t rtt_ms)
 {
-	struct lws *wsi = conn->wsi;
-	bool last = lws_is_final_fragment(wsi) && lws_remaining_packet_payload(wsi) == 0;
+	struct link *link = ctx;
 
-	if (lws_frame_is_binary(wsi)) {
-		fail(conn->link, "the relay sent a binary message");
-		return -1;
-	}
-	if (last && conn->in.len == 0) {
-		/* Whole, as nearly all are: read where lws has it. */
-		on_message(conn->link, piece);
-	} else if (!buf_append(&conn->in, piece)) {
-		fail(conn->link, "the relay sent a message of over %d bytes",
-		     MESSAGE_BYTES_MAX);
-		return -1;
-	} else if (last) {
-		on_message(conn->link, buf_slice(&conn->in));
-		buf_clear(&conn->in);
-	}
-	return conn->link != NULL ? 0 : -1;
+	link->rtt_ms = rtt_ms;
 }
 
-/* Why the relay closed, in its own words where it gave some. */
-static void note_close(struct conn *conn, struct slice in)
+static void on_writable(void *ctx)
 {
-	char quoted[LOG_QUOTE_BYTES];
-	unsigned code;
+	struct link *link = ctx;
 
-	if (in.len < 2)
+	if (!link->publish_refused || conn_queued(link->ws) > LINK_QUEUE_MAX)
 		return;
-	code = (unsigned)(uint8_t)in.ptr[0] << 8 | (uint8_t)in.ptr[1];
-	(void)snprintf(conn->reason, sizeof(conn->reason), " (%u %.80s)", code,
-		       log_quote(slice_sub(in, 2, in.len), quoted));
-}
-
-/* Puts lws's words into the user's, where it has none worth reading. */
-static void note_refusal(struct conn *conn, struct slice words)
-{
-	char quoted[LOG_QUOTE_BYTES];
-	const char *text = quoted;
-	SSL *ssl = conn->wsi != NULL ? lws_get_ssl(conn->wsi) : NULL;
-	long verdict = ssl != NULL ? SSL_get_verify_result(ssl) : X509_V_OK;
-
-	words.len = slice_find(words, '\0');
-	(void)log_quote(words, quoted);
-	if (verdict != X509_V_OK)
-		text = X509_verify_cert_error_string(verdict);
-	else if (words.len == 0 || slice_eq(words, SLICE("closed before established")))
-		text = "nothing answers there";
-	(void)snprintf(conn->reason, sizeof(conn->reason), "%.110s", text);
-}
-
-/* The handshake failed: perhaps another of the name's addresses answers. */
-static void on_ws_refused(struct conn *conn, struct slice words)
-{
-	struct link *link = conn->link;
-
-	note_refusal(conn, words);
-	if (conn->connecting)
-		return; /* conn_create() sees that it failed */
-	link->ws = NULL;
-	conn->link = NULL;
-	if (link->next_address < link->addresses.count)
-		connect_next(link);
-	else
-		fail(link, "cannot connect to %s: %s", link->url.authority, conn->reason);
-}
-
-static int ws_callback(struct conn *conn, enum lws_callback_reasons reason,
-		       struct slice in)
-{
-	struct link *link = conn->link;
-
-	switch ((int)reason) { /* of some hundred, these concern us */
-	case LWS_CALLBACK_CLIENT_ESTABLISHED:
-		on_ws_established(link);
-		return 0;
-	case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
-		on_ws_refused(conn, in);
-		return 0;
-	case LWS_CALLBACK_CLIENT_RECEIVE:
-		return on_ws_data(conn, in);
-	case LWS_CALLBACK_CLIENT_RECEIVE_PONG:
-		if (link->ping_sent_ms != 0 && in.len == PING_BYTES &&
-		    memcmp(in.ptr, link->ping_payload, PING_BYTES) == 0) {
-			link->rtt_ms = loop_now_ms() - link->ping_sent_ms;
-			link->ping_sent_ms = 0;
-		}
-		return 0;
-	case LWS_CALLBACK_CLIENT_WRITEABLE:
-		return on_writable(link);
-	case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
-		note_close(conn, in);
-		return 0;
-	case LWS_CALLBACK_CLIENT_CLOSED:
-		conn->wsi = NULL; /* lws is closing it already */
-		fail(link, "the connection to %s was closed%s", link->url.authority,
-		     conn->reason);
-		return 0;
-	default:
-		return 0;
-	}
-}
-
-/* Appends the header that makes it a NIP-11 request. */
-static int ask_for_nip11(struct lws *wsi, unsigned char **at, size_t room)
-{
-	static const char accept[] = "application/nostr+json";
-
-	assert(at != NULL && *at != NULL);
-	return lws_add_http_header_by_token(wsi, WSI_TOKEN_HTTP_ACCEPT,
-					    (const unsigned char *)accept,
-					    sizeof(accept) - 1, at, *at + room);
+	link->publish_refused = false;
+	if (link->events->on_writable != NULL)
+		link->events->on_writable(link->ctx);
 }
 
 /* The clock of the relay, from a document or from a refusal. */
-static void read_date(struct link *link, struct lws *wsi)
+static void on_date(void *ctx, struct slice date)
 {
-	char text[64];
-	int len = lws_hdr_copy(wsi, text, sizeof(text), WSI_TOKEN_HTTP_DATE);
+	struct link *link = ctx;
 	int64_t unix_ms;
 
-	if (len > 0 && nip11_parse_date((struct slice){text, (size_t)len}, &unix_ms) &&
-	    unix_ms > DATE_MIN_MS && unix_ms < DATE_MAX_MS)
+	if (nip11_parse_date(date, &unix_ms) && unix_ms > DATE_MIN_MS &&
+	    unix_ms < DATE_MAX_MS) {
 		link->info.clock_offset_ms = unix_ms - loop_unix_ms();
-}
-
-/* Reads what has come; lws hands it to RECEIVE_CLIENT_HTTP_READ from in here. */
-static int drain_http(struct lws *wsi)
-{
-	char space[LWS_PRE + 4096];
-	char *at = space + LWS_PRE;
-	int len = 4096;
-
-	return lws_http_client_read(wsi, &at, &len);
-}
-
-static int http_callback(struct conn *conn, struct lws *wsi,
-			 enum lws_callback_reasons reason, void *in, size_t len)
-{
-	struct link *link = conn->link;
-
-	switch ((int)reason) {
-	case LWS_CALLBACK_CLIENT_APPEND_HANDSHAKE_HEADER:
-		return ask_for_nip11(wsi, in, len);
-	case LWS_CALLBACK_ESTABLISHED_CLIENT_HTTP:
-		read_date(link, wsi);
-		if (lws_http_client_http_response(wsi) == 200)
-			return 0;
-		finish_nip11(link);
-		return -1;
-	case LWS_CALLBACK_RECEIVE_CLIENT_HTTP:
-		return drain_http(wsi) < 0 ? -1 : 0;
-	case LWS_CALLBACK_RECEIVE_CLIENT_HTTP_READ:
-		return buf_append(&conn->in, (struct slice){in, len}) ? 0 : -1;
-	case LWS_CALLBACK_COMPLETED_CLIENT_HTTP:
-		nip11_parse(buf_slice(&conn->in), &link->info);
-		finish_nip11(link);
-		return -1;
-	case LWS_CALLBACK_CLOSED_CLIENT_HTTP:
-	case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
-		if (conn->connecting)
-			return 0; /* conn_create() sees that it failed */
-		conn->wsi = NULL; /* lws is closing it already */
-		nip11_parse(buf_slice(&conn->in), &link->info);
-		finish_nip11(link);
-		return 0;
-	default:
-		return 0;
+		link->date_ms = unix_ms - loop_now_ms();
+		link->has_date = true;
 	}
 }
 
-static void conn_free(struct conn *conn)
+static void on_document(void *ctx, struct slice text)
 {
-	buf_finish(&conn->in);
-	free(conn);
-}
+	struct link *link = ctx;
 
-/* The wsi is gone. Should it go without a word before, the link must not wait for it. */
-static void on_wsi_destroyed(struct conn *conn)
-{
-	struct link *link = conn->link;
-
-	conn->wsi = NULL;
-	if (conn->connecting) {
-		conn->gone = true;
-		return;
-	}
-	if (link != NULL && conn->http)
-		finish_nip11(link);
-	else if (link != NULL)
-		fail(link, "the connection to %s was lost", link->url.authority);
-	conn_free(conn);
-}
-
-/* Reasons for which -1 means: close. For others it can mean that lws may not clean up. */
-static bool is_stream(enum lws_callback_reasons reason)
-{
-	switch ((int)reason) {
-	case LWS_CALLBACK_CLIENT_FILTER_PRE_ESTABLISH:
-	case LWS_CALLBACK_CLIENT_ESTABLISHED:
-	case LWS_CALLBACK_CLIENT_RECEIVE:
-	case LWS_CALLBACK_CLIENT_WRITEABLE:
-	case LWS_CALLBACK_ESTABLISHED_CLIENT_HTTP:
-	case LWS_CALLBACK_RECEIVE_CLIENT_HTTP:
-	case LWS_CALLBACK_RECEIVE_CLIENT_HTTP_READ:
-		return true;
-	default:
-		return false;
-	}
-}
-
-static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
-		  size_t len)
-{
-	struct conn *conn;
-	struct slice bytes = {in, in != NULL ? len : 0};
-
-	if (reason == LWS_CALLBACK_OPENSSL_LOAD_EXTRA_CLIENT_VERIFY_CERTS) {
-		/* The system's authorities, or SSL_CERT_FILE and SSL_CERT_DIR: the paths
-		 * compiled into lws may be others. */
-		(void)SSL_CTX_set_default_verify_paths(user);
-		return 0;
-	}
-	conn = wsi != NULL ? lws_get_opaque_user_data(wsi) : NULL;
-	if (conn == NULL)
-		return 0;
-	conn->wsi = wsi;
-	if (reason == LWS_CALLBACK_WSI_DESTROY) {
-		on_wsi_destroyed(conn);
-		return 0;
-	}
-	if (conn->link == NULL)
-		return is_stream(reason) ? -1 : 0;
-	if (conn->http)
-		return http_callback(conn, wsi, reason, in, len);
-	return ws_callback(conn, reason, bytes);
+	link->document = NULL;
+	nip11_parse(text, &link->info);
+	finish_nip11(link);
 }
 
 /* ---- Connecting ---- */
 
-static const lws_retry_bo_t idle_policy = {
-	.secs_since_valid_ping = LOOP_PING_S,
-	.secs_since_valid_hangup = LOOP_HANGUP_S,
+static void on_open(void *ctx);
+static void on_end(void *ctx, enum conn_end how, const char *reason);
+
+static const struct conn_events conn_events = {
+	.on_open = on_open,
+	.on_text = on_text,
+	.on_pong = on_pong,
+	.on_writable = on_writable,
+	.on_end = on_end,
+	.on_date = on_date,
+	.on_document = on_document,
 };
 
-static const struct lws_protocols protocols[] = {
-	{"perch-link", on_lws, 0, RX_BUFFER_BYTES, 0, NULL, 0},
-	{NULL, NULL, 0, 0, 0, NULL, 0},
-};
-
-static const char *vhost_name(bool tls)
+static struct conn_options conn_options(struct link *link, const char *address)
 {
-	return tls ? "perch-link-tls" : "perch-link";
-}
-
-/* All links of a loop share one vhost, or two: a plain one need not read the system's
- * authorities, which takes longer than all else that a start does. They end with the
- * loop. */
-static struct lws_vhost *client_vhost(struct loop *loop, bool tls, struct err *err)
-{
-	struct lws_context_creation_info info = {
-		.options = tls ? LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT : 0,
-		.port = CONTEXT_PORT_NO_LISTEN,
-		.vhost_name = vhost_name(tls),
-		.protocols = protocols,
-		.retry_and_idle_policy = &idle_policy,
-		.alpn = "http/1.1",
-	};
-	struct lws_vhost *vhost = lws_get_vhost_by_name(loop->lws, info.vhost_name);
-
-	if (vhost == NULL)
-		vhost = lws_create_vhost(loop->lws, &info);
-	if (vhost == NULL)
-		(void)err_set(err, ERR_SYSTEM, "libwebsockets made no client");
-	return vhost;
-}
-
-/* Starts a connection to @address; NULL when that failed at once, with @reason filled. */
-static struct conn *conn_create(struct link *link, const char *address, bool http,
-				char reason[120])
-{
-	struct conn *conn = mem_alloc(sizeof(*conn));
-	struct lws_client_connect_info info = {
-		.context = link->loop->lws,
-		.vhost =
-			lws_get_vhost_by_name(link->loop->lws, vhost_name(link->url.tls)),
+	return (struct conn_options){
+		.loop = link->loop,
+		.url = &link->url,
 		.address = address,
-		.port = link->url.port,
-		.path = link->url.path,
-		.host = link->url.authority,
-		.ssl_connection = (link->url.tls ? LCCSCF_USE_SSL : 0) |
-				  LCCSCF_HTTP_NO_FOLLOW_REDIRECT,
-		.method = http ? "GET" : NULL,
-		.alpn = "http/1.1",
-		.local_protocol_name = protocols[0].name,
-		.opaque_user_data = conn,
-		.pwsi = &conn->wsi,
-		.retry_and_idle_policy = &idle_policy,
+		.events = &conn_events,
+		.ctx = link,
 	};
-	struct lws *wsi;
-
-	conn->link = link;
-	conn->http = http;
-	buf_init(&conn->in, http ? NIP11_BYTES_MAX : MESSAGE_BYTES_MAX);
-	conn->connecting = true;
-	wsi = lws_client_connect_via_info(&info);
-	conn->connecting = false;
-	if (wsi != NULL && !conn->gone)
-		return conn;
-	memcpy(reason, conn->reason, sizeof(conn->reason));
-	conn_free(conn);
-	return NULL;
 }
 
 /* Tries the addresses that are left until one does not fail at once. */
 static void connect_next(struct link *link)
 {
-	char reason[120] = "no connection";
+	char reason[CONN_REASON_BYTES] = "no connection";
 
 	link->phase = PHASE_CONNECTING;
-	while (link->ws == NULL && link->next_address < link->addresses.count)
-		link->ws =
-			conn_create(link, link->addresses.addresses[link->next_address++],
-				    false, reason);
+	while (link->ws == NULL && link->next_address < link->addresses.count) {
+		const char *address = link->addresses.addresses[link->next_address++];
+		struct conn_options options = conn_options(link, address);
+
+		link->ws = conn_open(&options, reason);
+	}
 	if (link->ws == NULL)
 		fail(link, "cannot connect to %s: %s", link->url.authority, reason);
 }
 
-static void on_ws_established(struct link *link)
+static void on_open(void *ctx)
 {
-	char reason[120];
+	struct link *link = ctx;
+	const char *address = link->addresses.addresses[link->next_address - 1];
+	struct conn_options options = conn_options(link, address);
+	char reason[CONN_REASON_BYTES];
 
 	link->phase = PHASE_AUTHENTICATING;
 	link->challenge_waited = false;
@@ -864,16 +493,43 @@ static void on_ws_established(struct link *link)
 	link->authenticated = false;
 	link->notices = 0;
 	link->info = (struct link_info){0};
+	link->has_date = false;
 	for (struct sub *sub = link->subs; sub != NULL; sub = sub->next)
 		sub->sent = false;
 	timer_start(link->challenge_wait, CHALLENGE_WAIT_MS);
 	timer_start(link->ping, 0);
-	link->http = conn_create(link, link->addresses.addresses[link->next_address - 1],
-				 true, reason);
-	if (link->http == NULL)
+	link->document = conn_fetch(&options, reason);
+	if (link->document == NULL)
 		finish_nip11(link);
 	else
 		timer_start(link->nip11_wait, NIP11_WAIT_MS);
+}
+
+/* The link may be gone when it returns. */
+static void on_end(void *ctx, enum conn_end how, const char *reason)
+{
+	struct link *link = ctx;
+	const char *where = link->url.authority;
+
+	link->ws = NULL;
+	switch (how) {
+	case CONN_REFUSED:
+		/* Perhaps another of the name's addresses answers. */
+		if (link->next_address < link->addresses.count)
+			connect_next(link);
+		else
+			fail(link, "cannot connect to %s: %s", where, reason);
+		return;
+	case CONN_CLOSED:
+		fail(link, "the connection to %s was closed%s", where, reason);
+		return;
+	case CONN_LOST:
+		fail(link, "the connection to %s was lost", where);
+		return;
+	case CONN_BROKEN:
+		fail(link, "%s", reason);
+		return;
+	}
 }
 
 static void on_resolved(void *ctx, const struct resolve_result *result)
@@ -947,8 +603,7 @@ struct link *link_create(struct loop *loop, const struct link_options *options,
 	struct link *link;
 	struct link_url url;
 
-	if (!link_url_parse(options->url, &url, err) ||
-	    client_vhost(loop, url.tls, err) == NULL)
+	if (!link_url_parse(options->url, &url, err) || !conn_prepare(loop, url.tls, err))
 		return NULL;
 	link = mem_alloc(sizeof(*link));
 	link->loop = loop;
@@ -961,7 +616,6 @@ struct link *link_create(struct loop *loop, const struct link_options *options,
 	link->deadline_ms =
 		options->deadline_ms != 0 ? options->deadline_ms : LINK_DEADLINE_MS;
 	link->phase = PHASE_WAITING;
-	link->last = &link->first;
 	link->rtt_ms = -1;
 	arena_init(&link->arena, 4096);
 	link->retry = timer_create_on(loop, on_retry, link);
@@ -1041,10 +695,11 @@ void link_unsubscribe(struct link *link, struct slice sub_id)
 	if (sub == NULL)
 		return;
 	if (link->phase == PHASE_READY && sub->sent) {
-		struct message *message = message_create(64 + 6 * sub_id.len);
+		struct buf message;
 
-		message_write_close(&message->bytes, sub_id);
-		enqueue(link, message);
+		conn_message_init(&message, 64 + 6 * sub_id.len);
+		message_write_close(&message, sub_id);
+		conn_send(link->ws, &message);
 	}
 	*at = sub->next;
 	disown(sub->id);
@@ -1054,17 +709,17 @@ void link_unsubscribe(struct link *link, struct slice sub_id)
 
 bool link_publish(struct link *link, struct slice event)
 {
-	struct message *message;
+	struct buf message;
 
 	if (link->phase != PHASE_READY)
 		return false;
-	if (link->queued_bytes > LINK_QUEUE_MAX) {
+	if (conn_queued(link->ws) > LINK_QUEUE_MAX) {
 		link->publish_refused = true;
 		return false;
 	}
-	message = message_create(event.len + 64);
-	message_write_event(&message->bytes, event);
-	enqueue(link, message);
+	conn_message_init(&message, event.len + 64);
+	message_write_event(&message, event);
+	conn_send(link->ws, &message);
 	return true;
 }
 

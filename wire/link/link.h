@@ -72,6 +72,9 @@ struct link *link_create(struct loop *loop, const struct link_options *options,
 void link_destroy(struct link *link);
 enum link_state link_state(const struct link *link);
 const struct link_info *link_info(const struct link *link);
+/* The relay's time as well as we know it, Unix ms: from its last Date on by a clock that
+ * nobody sets, so that ours may jump; ours where it sent none. */
+int64_t link_unix_ms(const struct link *link);
 /* Round trip of the last ping, ms; -1 before the first. */
 int64_t link_rtt_ms(const struct link *link);
 

@@ -10,6 +10,8 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include <uv.h>
+
 #include "wire/base/mem.h"
 
 /* What thread and loop share; whoever lets go last frees it. */

@@ -198,22 +198,11 @@ bool event_parse(struct slice json_text, struct arena *arena, struct event *out,
 	return true;
 }
 
-static bool is_hex64(struct slice text)
-{
-	for (size_t i = 0; i < text.len; i++) {
-		const char digit = text.ptr[i];
-
-		if (!(digit >= '0' && digit <= '9') && !(digit >= 'a' && digit <= 'f') &&
-		    !(digit >= 'A' && digit <= 'F'))
-			return false;
-	}
-	return text.len == 64;
-}
-
 bool event_find_id(struct slice json_text, struct slice *hex)
 {
 	struct slice key, value;
 	struct json json;
+	uint8_t id[32];
 
 	json_init(&json, json_text);
 	if (!json_enter_object(&json))
@@ -224,7 +213,7 @@ bool event_find_id(struct slice json_text, struct slice *hex)
 				return false;
 			continue;
 		}
-		if (!json_string(&json, &value) || !is_hex64(value))
+		if (!json_string(&json, &value) || !hex_decode(value, id, sizeof(id)))
 			return false;
 		*hex = value;
 		return true;

@@ -46,8 +46,8 @@ struct event {
  */
 bool event_parse(struct slice json, struct arena *arena, struct event *out,
 		 struct err *err);
-/* The 64 characters of a plausible "id" member, for the OK of an event that failed to
- * parse; false if there is none. */
+/* The 64 lower-case hex digits of the "id" member, for the OK of an event that failed to
+ * parse; false if there is none: an OK has no other. */
 bool event_find_id(struct slice json, struct slice *hex);
 /* Recomputes the id from the decoded members. @scratch is cleared and used. */
 bool event_check_id(struct crypto *crypto, const struct event *event, struct buf *scratch,

@@ -1,18 +1,22 @@
 /* One agent in one channel: the others at the left, its transcript, what is true now. */
 
 import { Fragment } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { effect, untracked } from "@preact/signals";
-import { clockTime, Tick } from "./clock";
-import { Composer } from "./composer";
+import { clockTime, moment, Tick } from "./clock";
+import { Composer, Pickers, stopKey } from "./composer";
 import { Since } from "./fleet";
+import { offline } from "./offline";
 import { exact, plain, readable } from "./plain";
 import { Counts, shape, State } from "./parts";
 import { type LaneRows, rowsOf, showRows } from "./rows";
-import { routeTo } from "./session";
-import { agentOf, channelOf, known, laneOrder, lanes, nameOf } from "./store";
+import { route, routeTo } from "./session";
+import { agentOf, agents, channelOf, channelWords, known, laneOrder, lanes, nameOf } from "./store";
 import { Transcript, type View, viewOf } from "./transcript";
 import type { Lane, RowOf } from "./types";
+import { reader } from "./ui";
+import { narrow } from "./viewport";
+import { nextZoom, setZoom, type Zoom, zoom, ZOOMS } from "./zoom";
 import { age, money, running, tokens, took } from "./words";
 
 /* How far back a link to one row is looked for, in pages. */
@@ -29,14 +33,14 @@ function Others({ current }: { current: string }) {
 }
 
 function Other({ id, current }: { id: string; current: boolean }) {
-	const lane = lanes.get(id);
+	const lane = lanes.still(id);
 	if (!lane) return null;
 	return (
 		<a href={routeTo(id)} aria-current={current || undefined}>
 			<State of={lane.state} />
 			<b>{exact(nameOf(agentOf(lane), lane.agent))}</b>
 			<span class="where">{exact(channelOf(lane))}</span>
-			<time>
+			<time title="How long it has been so">
 				<Since lane={lane} short />
 			</time>
 		</a>
@@ -57,7 +61,7 @@ function StateWords({ lane }: { lane: Lane }) {
 		<span class="state desk" data-state={shape(lane.state)} role="status">
 			{readable(words)}{" "}
 			{lane.state === "offline" ? null : (
-				<time aria-hidden="true">
+				<time aria-hidden="true" title="How long it has been so">
 					<Since lane={lane} short />
 				</time>
 			)}
@@ -89,6 +93,30 @@ function Share({
 	);
 }
 
+const ZOOM_WORDS: Record<Zoom, [string, string]> = {
+	story: ["Story", "One sentence a row"],
+	detail: ["Detail", "Messages, diffs, output"],
+	raw: ["Raw", "The lines as they were sent, either way"],
+};
+
+function Zooms() {
+	return (
+		<div class="choice" role="group" aria-label="Zoom">
+			{ZOOMS.map((of) => (
+				<button
+					key={of}
+					type="button"
+					title={`${ZOOM_WORDS[of][1]} (z)`}
+					aria-pressed={zoom.value === of}
+					onClick={() => setZoom(of)}
+				>
+					{ZOOM_WORDS[of][0]}
+				</button>
+			))}
+		</div>
+	);
+}
+
 const KINDS = [
 	["model", "Model"],
 	["tool", "Tools"],
@@ -96,8 +124,15 @@ const KINDS = [
 	["idle", "Idle"],
 ] as const;
 
+const SPENT = {
+	model: "While the model thought and wrote",
+	tool: "While tools ran",
+	you: "While it waited for you",
+	idle: "While nothing went on",
+};
+
 function TurnTimes({ lane }: { lane: Lane }) {
-	const { turn } = lane;
+	const turn = lanes.get(lane.id)?.turn;
 	if (!turn) return null;
 	const times = turn.timeMs ?? {};
 	const all = KINDS.reduce((sum, [key]) => sum + (times[key] ?? 0), 0);
@@ -106,7 +141,7 @@ function TurnTimes({ lane }: { lane: Lane }) {
 		<section>
 			<h2>
 				{turn.state === "running" ? "This turn" : "Last turn"}{" "}
-				<span class="number">
+				<span class="number" title="When it began, and how long it has run">
 					{turn.startedMs ? (
 						<>
 							since {clockTime(turn.startedMs)}
@@ -147,8 +182,10 @@ function TurnTimes({ lane }: { lane: Lane }) {
 							<li key={key}>
 								<span class="swatch" data-time={key} />
 								{word}
-								<span class="number">{running(times[key] ?? 0)}</span>
-								<span class="number">
+								<span class="number" title={SPENT[key]}>
+									{running(times[key] ?? 0)}
+								</span>
+								<span class="number" title="Its share of the turn">
 									{Math.round((100 * (times[key] ?? 0)) / all)} %
 								</span>
 							</li>
@@ -177,7 +214,7 @@ function Turns({ rows }: { rows: LaneRows }) {
 		<section>
 			<h2>
 				Turns{" "}
-				<span class="number">
+				<span class="number" title="Of the rows that are here">
 					{turns.length}
 					{turns.length === TURNS_MAX ? " newest" : ""}
 				</span>
@@ -217,7 +254,7 @@ function Aside({ lane }: { lane: Lane }) {
 	const { usage, files } = lane;
 	const login = agent?.needsLogin;
 	return (
-		<aside class="aside" aria-label="Now">
+		<aside class="aside" id="now" aria-label="Now">
 			{login ? (
 				<section class="login">
 					<h2>Wants a login</h2>
@@ -230,12 +267,21 @@ function Aside({ lane }: { lane: Lane }) {
 					))}
 				</section>
 			) : null}
+			{narrow.value && !offline.is && (lane.models?.available.length || lane.modes?.available.length) ? (
+				/* On a phone, where the composer has no room for them. */
+				<section>
+					<h2>Model and mode</h2>
+					<p class="pickers">
+						<Pickers lane={lane} />
+					</p>
+				</section>
+			) : null}
 			<TurnTimes lane={lane} />
 			{usage && (usage.used != null || usage.input != null || usage.cost) ? (
 				<section>
 					<h2>
 						Context{" "}
-						<span class="number">
+						<span class="number" title="Tokens in it, and how many it takes">
 							{usage.used != null
 								? `${tokens(usage.used)}${usage.size ? ` of ${tokens(usage.size)}` : ""}`
 								: ""}
@@ -271,13 +317,16 @@ function Aside({ lane }: { lane: Lane }) {
 			{files?.length ? (
 				<section>
 					<h2>
-						Changed files <span class="number">{files.length}</span>
+						Changed files{" "}
+						<span class="number" title="That its edits of this session name">
+							{files.length}
+						</span>
 					</h2>
 					<ul class="files">
 						{files.slice(0, 40).map((file) => (
 							<li key={file.path}>
 								<code title={plain(file.path)}>{exact(file.path)}</code>
-								<span class="number">
+								<span class="number" title="Lines added and removed">
 									<Counts added={file.added} removed={file.removed} />
 								</span>
 							</li>
@@ -334,17 +383,25 @@ function Aside({ lane }: { lane: Lane }) {
 							<dd class="number">{agent.missing} frames</dd>
 						</>
 					) : null}
+					{agent?.gone ? (
+						<>
+							<dt>Gone for good</dt>
+							<dd class="number">{agent.gone} frames</dd>
+						</>
+					) : null}
 					{agent?.completeMs ? (
 						<>
 							<dt>Complete through</dt>
-							<dd class="number">{clockTime(agent.completeMs)}</dd>
+							<dd class="number">
+								<Tick text={() => moment(agents.get(lane.agent)?.completeMs ?? 0)} />
+							</dd>
 						</>
 					) : null}
 					{agent?.seenMs ? (
 						<>
 							<dt>Last frame</dt>
 							<dd class="number">
-								<Tick text={(ms) => `${age(ms - agent.seenMs!)} ago`} />
+								<Tick text={(ms) => `${age(ms - (agents.get(lane.agent)?.seenMs ?? ms))} ago`} />
 							</dd>
 						</>
 					) : null}
@@ -354,43 +411,90 @@ function Aside({ lane }: { lane: Lane }) {
 	);
 }
 
-export let shownView: View | null = null;
-
-export function AgentScreen({ id, row }: { id: string; row: string | null }) {
-	const lane = lanes.get(id);
-	if (lane) return <Known lane={lane} row={row} />;
-	return (
+export function AgentScreen(_: { query: string }) {
+	const at = route.value;
+	if (at.screen !== "agent") return null;
+	if (lanes.still(at.lane)) return <Opened key={at.lane} id={at.lane} row={at.row} pos={at.pos} />;
+	return known.value ? (
+		<Archived key={at.lane} id={at.lane} row={at.row} pos={at.pos} />
+	) : (
 		<main class="absent">
-			<h1>{known.value ? "No such agent here" : "Asking the broker"}</h1>
-			{known.value ? (
-				<p>
-					It may have been forgotten.{" "}
-					<a class="link" href="#/">
-						To the fleet
-					</a>
-				</p>
-			) : null}
+			<h1>Asking the broker</h1>
 		</main>
 	);
 }
 
+interface At {
+	id: string;
+	row: string | null;
+	pos: string | null;
+}
+
+/* A start knows the newest lanes again; the archive has what the others did. */
+function Archived(at: At) {
+	const rows = rowsOf(at.id);
+	void rows.version.value;
+	if (rows.list.length) return <Opened {...at} />;
+	const { value: state } = rows.state;
+	return (
+		<main class="absent">
+			<h1>{state === "loading" ? "Looking in the archive" : "No such agent here"}</h1>
+			{state === "loading" ? null : (
+				<p>
+					{state === "failed"
+						? `Not looked for: ${rows.reason}. `
+						: "It may have been forgotten. "}
+					<a class="link" href="#/">
+						To the fleet
+					</a>
+				</p>
+			)}
+		</main>
+	);
+}
+
+/* Its lane above the others. */
+const inTimeline = (id: string) => `#/timeline?${new URLSearchParams({ pin: id })}`;
+
+/* Unfolds what the current row has folded; of a story, tells it in detail. */
+function openRow(view: View) {
+	if (zoom.value === "story") return setZoom("detail");
+	[...document.querySelectorAll<HTMLElement>("[data-row]")]
+		.find((element) => element.dataset.row === view.current.value)
+		?.querySelector<HTMLElement>("summary, button.link")
+		?.click();
+}
+
 /* Only once the stream's snapshot is here: rows asked for before it could miss what came between. */
-function Known({ lane, row }: { lane: Lane; row: string | null }) {
-	const { id } = lane;
+function Opened({ id, row, pos }: At) {
+	const lane = lanes.still(id);
 	const rows = rowsOf(id);
 	const view = viewOf(rows);
-	shownView = view;
-	useEffect(() => {
+	useLayoutEffect(() => {
 		showRows(id);
+		reader.current = {
+			move: (by) => view.move(by),
+			newest: () => view.toNewest(),
+			open: () => openRow(view),
+			zoom: nextZoom,
+			timeline: () => {
+				location.hash = inTimeline(id);
+			},
+			stop: () => {
+				const now = lanes.get(id);
+				if (now) stopKey(now);
+			},
+		};
 		return () => {
 			showRows(null);
-			shownView = null;
+			reader.current = null;
 		};
-	}, [id]);
+	}, [id, view]);
 	useEffect(() => {
 		if (!row) return;
 		let pages = 0;
 		let done = false;
+		let reached = !pos;
 		/* A row that is not here yet is looked for further back. */
 		const look = () => {
 			const found = rows.get(row);
@@ -400,20 +504,29 @@ function Known({ lane, row }: { lane: Lane; row: string | null }) {
 			}
 			done =
 				!!found ||
-				(rows.state.value === "ready" && (!rows.more || pages >= FIND_PAGES));
-			if (!done && rows.state.value === "ready") {
+				(rows.state.value === "ready" &&
+					reached &&
+					(!rows.more || pages >= (pos ? 0 : FIND_PAGES)));
+			if (done || rows.state.value !== "ready") return;
+			if (reached) {
 				pages++;
 				void rows.older();
+			} else {
+				reached = true;
+				void rows.reach(pos!);
 			}
 		};
 		return effect(() => {
 			void rows.version.value;
 			if (!done) untracked(look);
 		});
-	}, [view, row]);
-	const name = nameOf(agentOf(lane), lane.agent);
+	}, [view, row, pos]);
+	const key = id.slice(0, id.indexOf("/"));
+	const name = nameOf(agents.get(key), key);
+	const channel = channelWords(lane, id);
+	const [now, setNow] = useState(false);
 	return (
-		<main class="agent">
+		<main class="agent" data-now={now || undefined}>
 			<Others current={id} />
 			<header class="agent-head">
 				<a
@@ -425,16 +538,45 @@ function Known({ lane, row }: { lane: Lane; row: string | null }) {
 					‹
 				</a>
 				<h1>{exact(name)}</h1>
-				<span class="quiet where">{exact(channelOf(lane))}</span>
-				<StateWords lane={lane} />
+				<span class="quiet where">{exact(channel)}</span>
+				{lane ? (
+					<StateWords lane={lane} />
+				) : (
+					<span
+						class="state desk"
+						data-state="offline"
+						title="It is not among the newest, which the fleet has"
+					>
+						in the archive
+					</span>
+				)}
+				{lane ? (
+					<button
+						class="button now-button"
+						data-weight="bare"
+						type="button"
+						title="Turn, context, files and session"
+						aria-expanded={now}
+						aria-controls="now"
+						onClick={() => setNow(!now)}
+					>
+						Now
+					</button>
+				) : null}
+				<Zooms />
+				<a class="button desk" data-weight="bare" href={inTimeline(id)}>
+					In timeline <kbd>L</kbd>
+				</a>
 			</header>
 			<Transcript
 				key={id}
 				view={view}
-				label={plain(`Transcript of ${name} in ${channelOf(lane)}`)}
+				label={plain(`Transcript of ${name} in ${channel}`)}
 			/>
-			<Composer lane={lane} onSent={() => view.did({ type: "newest" })} />
-			<Aside lane={lane} />
+			{offline.is || !lane ? null : (
+				<Composer lane={lane} onSent={() => view.toNewest()} />
+			)}
+			{lane ? <Aside lane={lane} /> : null}
 		</main>
 	);
 }

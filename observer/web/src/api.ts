@@ -1,8 +1,10 @@
 /* Requests to the broker. An error is a sentence that can be shown. */
 
+import { offline } from "./offline";
 import { dropToken, token } from "./session";
 
 export async function request(path: string, init: RequestInit = {}): Promise<Response> {
+	if (offline.is) return offline.is.ask(path);
 	const bearer = token.value;
 	if (!bearer) throw new Error("this tab has no token");
 	let response: Response;
@@ -43,6 +45,8 @@ export interface ControlBody {
 	option?: string;
 	model?: string;
 	mode?: string;
+	epoch?: string;
+	seq?: number;
 }
 
 export async function control(body: ControlBody): Promise<string> {

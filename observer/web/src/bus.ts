@@ -8,17 +8,30 @@ export type BusMessage =
 	| { type: "token"; token: string }
 	| { type: "snapshot?" }
 	| { type: "snapshot"; message: Message }
-	| { type: "message"; message: Message }
-	| { type: "link"; link: Link };
+	| { type: "message"; message: Message; since: number }
+	| { type: "link"; link: Link; since: number }
+	/* Is the tab that reads for all awake? */
+	| { type: "awake?" }
+	| { type: "awake" };
 
 type Handler<T> = (message: Extract<BusMessage, { type: T }>) => void;
 
 const channel = new BroadcastChannel("perch");
 const handlers = new Map<string, Handler<never>>();
 
-channel.onmessage = (event) => handlers.get(event.data.type)?.(event.data as never);
+/* Another tab was heard. Each says something when it opens, so until then there is none. */
+let heard = false;
+
+channel.onmessage = (event) => {
+	heard = true;
+	handlers.get(event.data.type)?.(event.data as never);
+};
 
 export const bus = {
+	/* What comes all the time is not copied for nobody. */
+	get hears() {
+		return heard;
+	},
 	post(message: BusMessage) {
 		channel.postMessage(message);
 	},

@@ -1,13 +1,14 @@
 /* What the owner says to an agent: prompts with their states, stop, mode and model. */
 
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { control, type ControlBody } from "./api";
 import { now } from "./clock";
 import { plain, readable } from "./plain";
 import { agentOf, channelOf, controls, nameOf } from "./store";
 import type { Agent, Choice, Control, Lane, Queued } from "./types";
 import { notice } from "./ui";
+import { narrow } from "./viewport";
 import { ordinal } from "./words";
 
 /* Drafts outlive a look at another agent. */
@@ -80,7 +81,7 @@ function QueuedPrompt({ item }: { item: Queued }) {
 				{bad ? "Not taken" : item.state === "started" ? "Started" : "Queued"}
 			</span>
 			<span class="words">{readable(item.text)}</span>
-			<span class="number">
+			<span class="number" title="How far it has come">
 				{where}
 				{item.detail && item.detail !== item.state ? (
 					<>: {readable(item.detail)}</>
@@ -187,6 +188,26 @@ function Picker({
 	);
 }
 
+export function Pickers({ lane }: { lane: Lane }) {
+	const disabled = !!refusal(agentOf(lane), "full");
+	return (
+		<>
+			<Picker
+				label="Model"
+				choice={lane.models}
+				disabled={disabled}
+				onPick={(model) => void ask(lane, { type: "switch_model", model })}
+			/>
+			<Picker
+				label="Mode"
+				choice={lane.modes}
+				disabled={disabled}
+				onPick={(mode) => void ask(lane, { type: "set_mode", mode })}
+			/>
+		</>
+	);
+}
+
 const mac = /Mac|iP(hone|ad)/.test(navigator.userAgent);
 
 export function Composer({ lane, onSent }: { lane: Lane; onSent: () => void }) {
@@ -195,7 +216,7 @@ export function Composer({ lane, onSent }: { lane: Lane; onSent: () => void }) {
 	const name = nameOf(agent, lane.agent);
 	const noPrompt = refusal(agent, "full");
 	const noStop = refusal(agent, "approve");
-	useEffect(() => {
+	useLayoutEffect(() => {
 		field.current!.value = drafts.get(lane.id) ?? "";
 		stopAsked.value = 0;
 		notice.value = "";
@@ -270,7 +291,7 @@ export function Composer({ lane, onSent }: { lane: Lane; onSent: () => void }) {
 						plain(
 							offline
 								? `${name} is offline: a prompt waits a minute for it`
-								: running(lane)
+								: running(lane) && !narrow.value
 									? `Prompt ${name}; it waits its turn`
 									: `Prompt ${name}`,
 						)
@@ -284,20 +305,7 @@ export function Composer({ lane, onSent }: { lane: Lane; onSent: () => void }) {
 					}}
 				/>
 				<div class="composer-tools">
-					<Picker
-						label="Model"
-						choice={lane.models}
-						disabled={!!noPrompt}
-						onPick={(model) =>
-							void ask(lane, { type: "switch_model", model })
-						}
-					/>
-					<Picker
-						label="Mode"
-						choice={lane.modes}
-						disabled={!!noPrompt}
-						onPick={(mode) => void ask(lane, { type: "set_mode", mode })}
-					/>
+					{narrow.value ? null : <Pickers lane={lane} />}
 					<button
 						class="button stop"
 						data-weight="bare"

@@ -2,13 +2,15 @@
 
 import { Component, type ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { getJson } from "./api";
 import { Tick } from "./clock";
 import { Link, Markdown } from "./markdown";
 import { exact, readable } from "./plain";
-import { Counts, DiffTable, Sentence, State, Time } from "./parts";
+import { Diff } from "./diff";
+import { Output } from "./output";
+import { Counts, Sentence, State, Time } from "./parts";
 import { terminal } from "./sgr";
-import type { Part, Row, RowOf } from "./types";
+import { ask, Opened } from "./raw";
+import type { Part, RawLine, Row, RowOf } from "./types";
 import { byteLength, bytes, plural, running, took, tokens, wordCount } from "./words";
 
 /* Whether a fold is open outlives its DOM, which goes when the row leaves the view. */
@@ -59,35 +61,26 @@ function Fold({
 	);
 }
 
-/* The event a row came from, as the archive has it. */
+/* The line a row came from, as the archive has it. */
 function Source({ row }: { row: Row }) {
-	const [text, setText] = useState<string | null>(null);
-	const [state, setState] = useState<"" | "asking" | string>("");
-	const ask = async () => {
-		setState("asking");
+	const [line, setLine] = useState<RawLine | null>(null);
+	const [state, setState] = useState("");
+	const span = { lane: row.lane, from: row.pos, to: null };
+	const show = async () => {
+		setState("Asking for the event");
 		try {
-			const [epoch, seq] = row.pos.split("/");
-			const event = await getJson<unknown>(
-				`/api/event/${row.lane.split("/")[0]}/${epoch}/${Number(seq)}`,
-			);
-			setText(JSON.stringify(event, null, 2));
-			setState("");
+			const { lines } = await ask(span, row.pos, 1);
+			if (lines[0]) setLine(lines[0]);
+			else setState("The archive does not have it.");
 		} catch (error) {
 			setState(`${(error as Error).message}.`);
 		}
 	};
-	if (text !== null)
-		return (
-			<pre class="terminal" tabIndex={0}>
-				{exact(text)}
-			</pre>
-		);
+	if (line) return <Opened line={line} span={span} />;
 	return (
 		<p class="panel-foot">
-			<span role="status">
-				{state === "asking" ? "Asking for the event" : state}
-			</span>
-			<button class="link" type="button" onClick={() => void ask()}>
+			<span role="status">{state}</span>
+			<button class="link" type="button" onClick={() => void show()}>
 				Show the event
 			</button>
 		</p>
@@ -100,13 +93,15 @@ const lineCount = (text: string) =>
 
 function PartView({
 	id,
+	index,
 	part,
 	row,
 	loud,
 }: {
 	id: string;
+	index: number;
 	part: Part;
-	row: Row;
+	row: RowOf<"tool">;
 	loud: boolean;
 }) {
 	switch (part.type) {
@@ -119,12 +114,12 @@ function PartView({
 					id={id}
 					open={count <= OPEN_DIFF_LINES}
 					summary={
-						row.type === "tool" &&
-						!!row.object &&
-						part.path?.endsWith(row.object) ? (
+						!!row.object && part.path?.endsWith(row.object) ? (
 							<span>
-								Diff, {plural(count, "line")}
-								{part.more ? " and more" : ""}
+								Diff,{" "}
+								{part.more
+									? `+${(part.added ?? 0).toLocaleString("en")} −${(part.removed ?? 0).toLocaleString("en")} lines`
+									: plural(count, "line")}
 							</span>
 						) : (
 							<span class="sentence">
@@ -135,17 +130,12 @@ function PartView({
 					}
 				>
 					{() => (
-						<>
-							<DiffTable part={part} />
-							{part.more ? (
-								<p class="panel-foot">
-									<span>
-										Only the first {plural(count, "line")} are here
-									</span>
-								</p>
-							) : null}
-							{part.more ? <Source row={row} /> : null}
-						</>
+						<Diff
+							part={part}
+							index={index}
+							agent={row.lane.slice(0, row.lane.indexOf("/"))}
+							at={row.partsAt ?? null}
+						/>
 					)}
 				</Fold>
 			);
@@ -168,19 +158,12 @@ function PartView({
 					}
 				>
 					{() => (
-						<>
-							<pre class="terminal" tabIndex={0}>
-								{terminal(part.text)}
-							</pre>
-							{part.more ? (
-								<p class="panel-foot">
-									<span>
-										Its beginning and its end,{" "}
-										{bytes(byteLength(part.text))} of {size}
-									</span>
-								</p>
-							) : null}
-						</>
+						<Output
+							part={part}
+							index={index}
+							agent={row.lane.slice(0, row.lane.indexOf("/"))}
+							at={row.partsAt ?? null}
+						/>
 					)}
 				</Fold>
 			);
@@ -223,7 +206,9 @@ function PartView({
 function duration(row: Row): ComponentChildren {
 	if (row.end)
 		return row.end - row.t >= 50 ? (
-			<span class="number">{took(row.end - row.t)}</span>
+			<span class="number" title="How long it took">
+				{took(row.end - row.t)}
+			</span>
 		) : null;
 	return null;
 }
@@ -231,7 +216,7 @@ const going = (row: Row, since = row.t) =>
 	row.end || row.replay ? (
 		duration(row)
 	) : (
-		<span class="number">
+		<span class="number" title="How long it has been going on">
 			<Tick text={(ms) => running(ms - since)} />
 		</span>
 	);
@@ -287,6 +272,7 @@ function Tool({ row }: { row: RowOf<"tool"> }) {
 				<PartView
 					key={i}
 					id={`${row.id} ${i}`}
+					index={i}
 					part={part}
 					row={row}
 					loud={failed || busy}
@@ -305,20 +291,31 @@ function pretty(json: string): string {
 }
 
 function Permission({ row }: { row: RowOf<"permission"> }) {
-	const option = row.options?.find(({ id }) => id === row.picked)?.name;
+	const option = row.options?.find(({ id }) => id === row.picked);
+	/* What an agent calls its one time is no news; what it calls the others is. */
+	const once = option
+		? option.kind === "allow_once"
+			? "once"
+			: exact(`(${option.name})`)
+		: undefined;
 	const object = row.text || row.title;
 	const verb = row.verb?.replace(/^wants to /, "") ?? "do this";
 	const said = (words: string, outcome?: ComponentChildren) => (
 		<p class="entry-line">
 			<span class="sentence">
-				<b>{words}</b>
+				<b>{object ? words : words.replace(/:$/, "")}</b>
 				{object ? (
 					<>
 						{" "}
 						<code>{exact(object)}</code>
 					</>
 				) : null}
-				{outcome ? <span class="outcome"> {outcome}</span> : null}
+				{outcome ? (
+					<span class="outcome">
+						{outcome === once || !object ? " " : " · "}
+						{outcome}
+					</span>
+				) : null}
 			</span>
 			{row.waitedMs != null ? (
 				<span class="number" title="How long it waited">
@@ -350,29 +347,29 @@ function Permission({ row }: { row: RowOf<"permission"> }) {
 			);
 		case "allowed":
 			return row.by === "you"
-				? said("You allowed", option ? exact(option.toLowerCase()) : undefined)
+				? said("You allowed", once)
 				: row.by === "editor"
-				? said("Allowed in the editor", option ? exact(option.toLowerCase()) : undefined)
-				: said("Allowed by a rule", reason);
+					? said("Allowed in the editor:", once)
+					: said("Allowed by a rule:", reason);
 		case "denied":
 			return row.by === "you"
 				? said("You denied", reason)
 				: row.by === "editor"
-				? said("Denied in the editor")
-				: said(row.by === "policy" ? "Denied by a rule" : "Denied", reason);
+				? said("Denied in the editor:")
+				: said(row.by === "policy" ? "Denied by a rule:" : "Denied:", reason);
 		case "timed_out":
-			return said("Denied because nobody answered in time", reason);
+			return said("Denied, nobody answered in time:", reason);
 		case "cancelled":
-			return said("Withdrawn", reason ?? "the turn was stopped");
+			return said("Withdrawn:", reason ?? "the turn was stopped");
 		case "rejected":
-			return said("Denied at once", reason);
+			return said("Denied at once:", reason);
 		case "uncertain":
-			return said("Answered", reason ?? "whether it was applied is not known");
+			return said("Answered, whether it was applied is not known:", reason);
 		case "over":
 			return said(
-				"Over",
+				"Over without an answer:",
 				reason ??
-					(row.by === "restart" ? "the agent started anew" : "the turn ended"),
+					(row.by === "restart" ? "the agent started again" : "the turn ended"),
 			);
 	}
 }
@@ -396,7 +393,7 @@ function Turn({ row }: { row: RowOf<"turn"> }) {
 			? row.stopReason.replaceAll("_", " ")
 			: null,
 		usage?.input != null && usage.output != null
-			? `${tokens(usage.input)} in, ${tokens(usage.output)} out`
+			? `${tokens(usage.input)} tokens in, ${tokens(usage.output)} out`
 			: null,
 	]
 		.filter(Boolean)
@@ -409,7 +406,9 @@ function Turn({ row }: { row: RowOf<"turn"> }) {
 				{figures ? <span class="quiet"> · {figures}</span> : null}
 			</span>
 			{row.durationMs != null ? (
-				<span class="number">{took(row.durationMs)}</span>
+				<span class="number" title="How long the turn took">
+					{took(row.durationMs)}
+				</span>
 			) : null}
 		</p>
 	);
@@ -417,31 +416,16 @@ function Turn({ row }: { row: RowOf<"turn"> }) {
 
 function Gap({ row }: { row: RowOf<"gap"> }) {
 	const count = row.frames?.reduce((sum, [a, b]) => sum + b - a + 1, 0) ?? 0;
-	const words = {
-		missing: "missing",
-		asked: "missing, asked for",
-		coming: "missing, on their way",
-		gone: "gone for good",
-	}[row.state ?? "gone"];
-	const what = count
-		? plural(count, "frame")
-		: row.events
-			? plural(row.events, "event")
-			: "Something";
+	/* What is missing, and after the colon how it is with it. */
+	const [, what, how] = /^([^:]*)(.*)$/s.exec(row.text ?? "")!;
 	return (
 		<p class="gap">
 			<span>
-				<b>
-					{what} {words}
-				</b>
-				{row.text ? (
-					<> {readable(row.text)}</>
-				) : row.cause ? (
-					<> {readable(row.cause.replaceAll("_", " "))}</>
-				) : null}
+				<b>{what ? readable(what) : plural(count, "frame")}</b>
+				{how ? readable(how) : null}
 			</span>
 			{row.frames?.length ? (
-				<span class="number desk">
+				<span class="number desk" title="As the agent numbered them">
 					frames{" "}
 					{row.frames
 						.slice(0, 3)
@@ -644,7 +628,7 @@ function body(row: Row): ComponentChildren {
 	}
 }
 
-function failing(row: Row): boolean {
+export function failing(row: Row): boolean {
 	return (
 		row.type === "error" ||
 		(row.type === "tool" && row.status === "failed") ||

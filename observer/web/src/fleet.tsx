@@ -1,14 +1,15 @@
 /* One row for each agent slot and channel, in the order they matter. */
 
-import { useEffect, useRef } from "preact/hooks";
-import { clockTime, Tick } from "./clock";
-import { exact, readable } from "./plain";
+import { computed } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { fullTime, moment, Step, Tick } from "./clock";
+import { exact, plain, readable } from "./plain";
 import { Outcome, shape, State } from "./parts";
 import { routeTo } from "./session";
-import { agentOf, agents, channelOf, groups, type Group, lanes, nameOf } from "./store";
-import type { Lane, LaneState } from "./types";
+import { agentOf, agents, brokerNow, channelOf, groups, type Group, lanes, nameOf } from "./store";
+import type { Lane } from "./types";
 import { fleetFocus } from "./ui";
-import { age, capital, money, plural, running, tokens } from "./words";
+import { age, capital, money, plural, roundAge, running, tokens, unmarked } from "./words";
 
 const TITLES: [Group, string][] = [
 	["needs-you", "Needs you"],
@@ -20,23 +21,28 @@ const TITLES: [Group, string][] = [
 /* Frames come once a second; one that is this late is worth a colour while its agent works. */
 const FRAME_LATE_MS = 20_000;
 
-/* A text that runs in its lane's own words: waiting 0:42, 6 min ago, last seen 13:40:02. */
+/* A text that runs in its lane's own words: waiting 0:42, 6 min ago, last seen 13:40:02. By the
+ * second only where somebody waits. */
 export function Since({ lane, short }: { lane: Lane; short?: boolean }) {
 	const since = lane.sinceMs;
 	if (!since) return null;
 	switch (lane.state) {
 		case "offline":
 			return short ? (
-				<Tick text={(ms) => age(ms - since)} />
+				<Step text={(ms) => age(ms - since)} />
 			) : (
-				<>last seen {clockTime(agentOf(lane)?.seenMs ?? lane.lastMs ?? since)}</>
+				<Step
+					text={() =>
+						`last seen ${moment(agents.get(lane.agent)?.seenMs ?? lane.lastMs ?? since)}`
+					}
+				/>
 			);
 		case "finished":
 		case "idle":
 			return (
-				<Tick
+				<Step
 					text={(ms) =>
-						`${age(ms - since).replace(/\.\d/, "")}${short ? "" : " ago"}`
+						`${roundAge(ms - since)}${short ? "" : " ago"}`
 					}
 				/>
 			);
@@ -48,39 +54,53 @@ export function Since({ lane, short }: { lane: Lane; short?: boolean }) {
 				</>
 			);
 		default:
-			return <Tick text={(ms) => running(ms - since)} />;
+			return <Step text={(ms) => running(ms - since)} />;
 	}
 }
 
-/* Twelve strokes, five seconds each; the resting line shows where nothing came. */
-function Spark({ lane }: { lane: Lane }) {
-	const counts = lane.activity ?? [];
+/* Sixty strokes, ten seconds each; the resting line shows where nothing came, the
+ * amber one where you are waited for. */
+const STROKE_MS = 10_000;
+function strokes(lane: Lane | undefined) {
+	const counts = lane?.activity ?? [];
 	const top = Math.max(4, ...counts);
-	let busy = "";
-	let rest = "";
+	const waits =
+		lane?.state === "needs-you" && lane.sinceMs
+			? counts.length - Math.ceil((brokerNow() - lane.sinceMs) / STROKE_MS)
+			: counts.length;
+	const d = { busy: "", rest: "", wait: "" };
 	counts.forEach((count, i) => {
-		const stroke = `M${i * 5 + 1.5} 18v-${count ? Math.max(2, Math.round((16 * count) / top)) : 1}`;
-		if (count) busy += stroke;
-		else rest += stroke;
+		const of = i >= waits ? "wait" : count ? "busy" : "rest";
+		const height = { busy: Math.max(2, Math.round((16 * count) / top)), rest: 1, wait: 5 };
+		d[of] += `M${i * 2 + 0.5} 18v-${height[of]}`;
 	});
+	return d;
+}
+function Spark({ id }: { id: string }) {
+	const [rest, busy, wait] = useMemo(() => {
+		const d = computed(() => strokes(lanes.get(id)));
+		return (["rest", "busy", "wait"] as const).map((of) => computed(() => d.value[of]));
+	}, [id]);
 	return (
-		<svg class="spark" viewBox="0 0 61 18" aria-hidden="true">
-			<path class="rest" d={rest} />
-			<path class={lane.state === "needs-you" ? "wait" : ""} d={busy} />
-		</svg>
+		<span class="spark-cell">
+			<svg class="spark" viewBox="0 0 121 18" aria-hidden="true">
+				<path class="rest" d={rest} />
+				<path d={busy} />
+				<path class="wait" d={wait} />
+			</svg>
+		</span>
 	);
 }
 
-const PROSE = new Set<LaneState>(["finished", "failed", "idle", "offline"]);
-/* A line of a message, without the marks that would make it Markdown. */
-const unmarked = (text: string) => text.replace(/\*\*|`|^#+ /g, "");
+/* Of what a broker says these are about words, not about a command or a file. */
+const PROSE = new Set(["Wrote", "Finished", "Stopped", "Failed", "Crashed", "Ended"]);
 
 /* What an agent does is done to a command or a file; what it did last is said in its own words. */
 function sentence(lane: Lane) {
 	const { verb, object, outcome } = lane;
 	if (!verb && !object && !outcome)
 		return lane.state === "offline" ? "Gone without a word" : "Nothing yet";
-	const prose = PROSE.has(lane.state) || verb === "Wrote";
+	const prose = PROSE.has(verb ?? "");
 	return (
 		<>
 			{verb ? readable(capital(verb)) : null}
@@ -99,7 +119,7 @@ function sentence(lane: Lane) {
 			) : null}
 			{outcome ? (
 				<>
-					{" "}
+					{verb && !object && /^[\w"'‘“]/.test(outcome) && !lane.verb?.startsWith("Plan") ? ": " : " "}
 					<Outcome text={outcome} />
 				</>
 			) : null}
@@ -112,9 +132,14 @@ function Row({ id, focused }: { id: string; focused: boolean }) {
 	useEffect(() => {
 		if (focused) element.current?.scrollIntoView({ block: "nearest" });
 	}, [focused]);
-	const lane = lanes.get(id);
+	/* Its lane moved to another group, or the reader came back: the focus was on it. */
+	useEffect(() => {
+		if (focused && document.activeElement === document.body)
+			element.current?.focus({ preventScroll: true });
+	}, []);
+	const lane = lanes.still(id);
 	if (!lane) return null;
-	const { lastMs, usage } = lane;
+	const { usage } = lane;
 	const agent = agentOf(lane);
 	const two =
 		lane.state !== "finished" && lane.state !== "idle" && lane.state !== "offline";
@@ -135,8 +160,12 @@ function Row({ id, focused }: { id: string; focused: boolean }) {
 				}}
 			>
 				<State of={lane.state} />
-				<b class="who">{exact(nameOf(agent, lane.agent))}</b>
-				<span class="where">{exact(channelOf(lane))}</span>
+				<b class="who" title={plain(nameOf(agent, lane.agent))}>
+					{exact(nameOf(agent, lane.agent))}
+				</b>
+				<span class="where" title={plain(channelOf(lane))}>
+					{exact(channelOf(lane))}
+				</span>
 				<span class="what">
 					<span class="sentence">
 						{lane.stalled ? <>Stalled: {readable(lane.stalled)} · </> : null}
@@ -146,13 +175,19 @@ function Row({ id, focused }: { id: string; focused: boolean }) {
 						<span class="aim">{readable(login || lane.aim!)}</span>
 					) : null}
 				</span>
-				<time class="since">
-					<Since lane={lane} />
+				<time
+					class="since"
+					title={lane.sinceMs ? `In this state since ${fullTime(lane.sinceMs)}` : ""}
+				>
+					<span class="tick">
+						<Since lane={lane} />
+					</span>
 				</time>
-				<Spark lane={lane} />
+				<Spark id={id} />
 				<span class="frame-age right" title="Age of its newest event">
-					{lastMs ? <Tick text={(ms) => age(ms - lastMs)} /> : "–"}
-					{late && lastMs ? <Late lastMs={lastMs} /> : null}
+					<span class="tick">
+						<FrameAge id={id} late={late} />
+					</span>
 				</span>
 				<span class="number right" title="Tokens in its context">
 					{used != null ? tokens(used) : "–"}
@@ -165,11 +200,24 @@ function Row({ id, focused }: { id: string; focused: boolean }) {
 	);
 }
 
-function Late({ lastMs }: { lastMs: number }) {
+/* Its newest event comes with every frame: the row is not drawn again for it. */
+function FrameAge({ id, late }: { id: string; late: boolean }) {
+	const [old, word] = useMemo(() => {
+		const since = (ms: number) => ms - (lanes.get(id)?.lastMs ?? ms);
+		return [
+			(ms: number) => (lanes.get(id)?.lastMs ? roundAge(since(ms)) : "–"),
+			(ms: number) => (since(ms) > FRAME_LATE_MS ? " late" : ""),
+		] as const;
+	}, [id]);
 	return (
-		<span class="late">
-			<Tick text={(ms) => (ms - lastMs > FRAME_LATE_MS ? " late" : "")} />
-		</span>
+		<>
+			<Step text={old} />
+			{late ? (
+				<span class="late">
+					<Step text={word} />
+				</span>
+			) : null}
+		</>
 	);
 }
 
@@ -184,13 +232,13 @@ function GroupOf({
 }) {
 	const stalled =
 		group === "working"
-			? ids.filter((id) => lanes.get(id)?.state === "stalled").length
+			? ids.filter((id) => lanes.still(id)?.state === "stalled").length
 			: 0;
 	return (
 		<section aria-labelledby={`group-${group}`}>
 			<h2 class="group-head" id={`group-${group}`}>
 				{title}{" "}
-				<span class="count">
+				<span class="count" title="Channels in this state">
 					{ids.length}
 					{stalled ? `, ${stalled} stalled` : ""}
 				</span>
@@ -207,7 +255,7 @@ function GroupOf({
 export function Fleet() {
 	const machines = new Set(
 		agents
-			.all()
+			.stills()
 			.map(({ host }) => host)
 			.filter(Boolean),
 	).size;
@@ -221,14 +269,14 @@ export function Fleet() {
 					{machines ? ` on ${plural(machines, "machine")}` : ""}
 				</span>
 				<span class="right">since</span>
-				<span>last min</span>
+				<span>last 10 min</span>
 				<span class="right wide">frame</span>
 				<span class="right wide">tokens</span>
 				<span class="right wide">cost</span>
 			</div>
 			{sorted.size
 				? null
-				: agents.all().map((agent) => (
+				: agents.stills().map((agent) => (
 						<p key={agent.id} class="quiet waiting">
 							{exact(nameOf(agent, agent.id))}:{" "}
 							{agent.needsLogin

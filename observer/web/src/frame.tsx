@@ -1,61 +1,75 @@
 /* The bar on top: what runs, what needs you, and the health of the whole path. */
 
-import { clockTime, fullTime, now, Tick, utc } from "./clock";
-import { agents, health, known, lanes, link, nameOf, tally, waiting } from "./store";
+import { computed } from "@preact/signals";
+import { clockTime, fullTime, moment, now, Step, Tick, utc } from "./clock";
+import { offline } from "./offline";
+import { agents, health, known, lanes, link, nameOf, stillHealth, tally, waiting } from "./store";
+import { AlertsButton } from "./later";
+import type { LaneState } from "./types";
 import { nextTheme, themeName } from "./ui";
-import { age, plural, running } from "./words";
+import { plural, roundAge, running } from "./words";
+
+/* On a phone the word is for those who do not see the shape. */
+function Count({
+	n,
+	of,
+	word,
+	title,
+}: {
+	n: number;
+	of: LaneState;
+	word: string;
+	title: string;
+}) {
+	return n ? (
+		<span class="state" data-state={of} title={title}>
+			{n} <span class="word">{word}</span>
+		</span>
+	) : null;
+}
 
 function Tally() {
 	const { working, stalled, failed } = tally.value;
 	const needs = waiting.value;
-	if (known.value && !lanes.ids.value.length)
-		return (
-			<p class="tally quiet" role="status">
-				{agents.ids.value.length ? "no session yet" : "no agents"}
-			</p>
-		);
+	const some = lanes.ids.value.length > 0;
 	return (
-		<p class="tally" role="status">
-			<span class="state" data-state="working" title="Agents whose turn is running">
-				{working}
-				<span class="desk">working</span>
-				<span class="hidden"> working</span>
-			</span>
-			{stalled ? (
-				<span
-					class="state"
-					data-state="stalled"
-					title="Working, but a rule says: not getting on"
-				>
-					{stalled}
-					<span class="desk">stalled</span>
-				</span>
-			) : null}
-			{failed ? (
-				<span
-					class="state"
-					data-state="failed"
-					title="Agents whose turn or process failed"
-				>
-					{failed}
-					<span class="desk">failed</span>
-				</span>
-			) : null}
-			{needs ? (
-				<span
-					class="state"
-					data-state="needs-you"
-					title="Permissions that wait for your answer"
-				>
-					{needs}
-					<span class="desk">{needs === 1 ? "needs you" : "need you"}</span>
-				</span>
-			) : null}
+		<p class="tally quiet" role="status">
+			<Count
+				n={working}
+				of="working"
+				word="working"
+				title="Agents whose turn is running"
+			/>
+			<Count
+				n={stalled}
+				of="stalled"
+				word="stalled"
+				title="Working, but a rule says: not getting on"
+			/>
+			<Count
+				n={failed}
+				of="failed"
+				word="failed"
+				title="Agents whose turn or process failed"
+			/>
+			<Count
+				n={needs}
+				of="needs-you"
+				word={needs === 1 ? "needs you" : "need you"}
+				title="Permissions that wait for your answer"
+			/>
+			{!known.value || working + stalled + failed + needs
+				? null
+				: some
+					? "none working"
+					: agents.ids.value.length
+						? "no session yet"
+						: "no agents"}
 		</p>
 	);
 }
 
-const STATE_WORDS = { asked: "asked for", coming: "on their way", gone: "gone for good" };
+const STATE_WORDS = { missing: "not asked for yet", asked: "asked for", coming: "on their way", gone: "gone for good" };
 
 /* What is wrong with the path, or nothing. */
 function Trouble() {
@@ -75,26 +89,48 @@ function Trouble() {
 			</b>
 		);
 	if (way.state === "connecting" && !known.value) return <span>asking the broker</span>;
-	const { relay, missing } = health.value;
+	const { relay, missing, archive } = stillHealth.value;
 	if (relay && relay.state !== "ready") {
-		const { reason, retryAtMs } = relay;
+		const { reason, retryAtMs, sinceMs } = relay;
+		/* While it tries again it is as gone as before. */
+		const gone = relay.state === "down" || !!reason;
 		return (
 			<b title={[relay.url, reason].filter(Boolean).join(": ")}>
-				relay {relay.state === "down" ? "gone" : "connecting"}
-				<span class="desk">{reason ? `: ${reason}` : ""}</span>
-				{retryAtMs ? (
+				relay {gone ? "gone" : "connecting"}
+				{gone && sinceMs ? (
+					<>
+						{" "}
+						<Tick text={(ms) => running(ms - sinceMs)} />
+					</>
+				) : null}
+				{gone ? (
 					<span class="desk">
-						, trying again in{" "}
-						<Tick
-							text={(ms) =>
-								`${Math.max(0, Math.ceil((retryAtMs - ms) / 1000))} s`
-							}
-						/>
+						, trying again{" "}
+						{retryAtMs ? (
+							<>
+								in{" "}
+								<Tick
+									text={(ms) =>
+										`${Math.max(0, Math.ceil((retryAtMs - ms) / 1000))} s`
+									}
+								/>
+							</>
+						) : (
+							"now"
+						)}
 					</span>
 				) : null}
+				<span class="desk">{reason ? `: ${reason}` : ""}</span>
 			</b>
 		);
 	}
+	if (archive?.state === "failing")
+		return (
+			<b title={`What comes is shown, but not kept: ${archive.reason}`}>
+				archive {archive.inMemory ? "in memory only" : "not written"}
+				<span class="desk">: {archive.reason}</span>
+			</b>
+		);
 	const gap = missing?.find(({ state }) => state !== "gone");
 	if (gap)
 		return (
@@ -102,7 +138,7 @@ function Trouble() {
 				{plural(gap.frames, "frame")} missing
 				<span class="desk">
 					{" "}
-					from {nameOf(agents.get(gap.agent), gap.agent)},{" "}
+					from {nameOf(agents.still(gap.agent), gap.agent)},{" "}
 					{STATE_WORDS[gap.state]}
 				</span>
 			</b>
@@ -110,13 +146,37 @@ function Trouble() {
 	return null;
 }
 
+/* In place of the health of a way that there is none of. */
+function ReplayOf({ from, to }: { from: number; to: number }) {
+	return (
+		<p class="health" data-level="ok">
+			<b>Replay</b>
+			<span class="desk">
+				{fullTime(from).slice(0, 24)} to {clockTime(to)}, nothing can be controlled
+			</span>
+		</p>
+	);
+}
+
+/* What moves with every frame is set where it stands: the bar is not drawn again. */
+const completeMs = computed(() => health.value.completeMs ?? 0);
+const completeIso = computed(() => new Date(completeMs.value).toISOString());
+const completeWords = computed(() => `${moment(completeMs.value)}${utc.value ? " UTC" : ""}`);
+const completeTitle = computed(() => {
+	const { gone } = stillHealth.value;
+	return `Nothing that was sent before this moment is missing here${gone ? `, but for ${plural(gone, "frame")} gone for good` : ""}: ${fullTime(completeMs.value)}`;
+});
+const frameAge = (ms: number) => roundAge(ms - (health.value.frameAtMs ?? ms));
+
 function Health() {
-	const { relay, frameAtMs, completeMs } = health.value;
+	if (offline.is) return <ReplayOf {...offline.is} />;
+	const { relay, frameAtMs, completeMs: complete, gone, archive, missing } = stillHealth.value;
 	const trouble = Trouble();
 	const level =
 		link.value.state === "gone" ||
 		(relay && relay.state !== "ready") ||
-		health.value.missing?.some(({ state }) => state !== "gone")
+		archive?.state === "failing" ||
+		missing?.some(({ state }) => state !== "gone")
 			? "warn"
 			: "ok";
 	return (
@@ -125,14 +185,14 @@ function Health() {
 				<>
 					{relay?.rttMs != null ? (
 						<span class="wide" title="Round trip to the relay and back">
-							relay <b>{relay.rttMs} ms</b>
+							relay <b>{relay.rttMs ? `${relay.rttMs} ms` : "< 1 ms"}</b>
 						</span>
 					) : null}
 					{frameAtMs ? (
 						<span class="wide" title="Age of the newest frame of any agent">
 							frame{" "}
-							<b>
-								<Tick text={(ms) => age(ms - frameAtMs)} />
+							<b class="tick">
+								<Step text={frameAge} />
 							</b>
 						</span>
 					) : (
@@ -142,25 +202,35 @@ function Health() {
 					)}
 				</>
 			)}
-			{completeMs ? (
+			{archive?.aside ? (
+				<span
+					class="wide"
+					title={`The archive was broken and was moved to ${archive.aside}; what it had is asked for from the agents`}
+				>
+					<b>archive begun anew</b>
+				</span>
+			) : null}
+			{complete ? (
 				<span
 					class={trouble ? "wide" : ""}
-					title={`Nothing that was sent before this moment is missing here: ${fullTime(completeMs)}`}
+					title={completeTitle}
 				>
 					<span class="desk">complete through </span>
 					<b>
-						<time dateTime={new Date(completeMs).toISOString()}>
-							{clockTime(completeMs)}
-							{utc.value ? " UTC" : ""}
+						<time class="tick" data-utc={utc.value || undefined} dateTime={completeIso}>
+							{completeWords}
 						</time>
 					</b>
+					{gone ? (
+						<span class="wide">, {plural(gone, "frame")} gone</span>
+					) : null}
 				</span>
 			) : null}
 		</p>
 	);
 }
 
-export type ScreenName = "fleet" | "agent" | "timeline" | "report" | "none";
+export type ScreenName = "fleet" | "agent" | "timeline" | "report" | "search" | "self" | "none";
 
 /* aria-current: this screen, or the one that it belongs to. */
 function Screens({ screen }: { screen: ScreenName }) {
@@ -189,6 +259,20 @@ function Screens({ screen }: { screen: ScreenName }) {
 			>
 				Report
 			</a>
+			<a
+				href="#/search"
+				aria-current={screen === "search" ? "page" : undefined}
+				title="/ or g s"
+			>
+				Search
+			</a>
+			<a
+				href="#/self"
+				aria-current={screen === "self" ? "page" : undefined}
+				title="g p: how this page, the broker and the harnesses do"
+			>
+				Self
+			</a>
 		</nav>
 	);
 }
@@ -208,6 +292,7 @@ export function Frame({ screen }: { screen: ScreenName }) {
 					<Health />
 				</>
 			)}
+			{screen === "none" || offline.is ? null : <AlertsButton />}
 			<button
 				class="button wide"
 				data-weight="bare"

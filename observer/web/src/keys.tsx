@@ -1,30 +1,30 @@
 /* The keyboard: what works where, shown at the foot and under "?". */
 
-import { useEffect, useRef } from "preact/hooks";
-import { shownView } from "./agent";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { toggleUtc } from "./clock";
-import { stopKey } from "./composer";
-import { route, routeTo } from "./session";
-import { laneOrder, lanes, tray } from "./store";
+import { Palette } from "./later";
+import { routeTo } from "./session";
+import { laneOrder, tray } from "./store";
 import {
-	denial,
+	alertsOpen,
+	decide,
 	fleetFocus,
 	focusedCard,
 	foldTray,
 	helpOpen,
-	inOrder,
 	nextCard,
 	answersBy,
-	pick,
+	palette,
+	reader,
 	screenKeys,
 	trayFolded,
 } from "./ui";
-import { copyNth } from "./welcome";
+import { copyNth, playDemo } from "./welcome";
 
-type Where = "fleet" | "agent" | "timeline" | "report" | "first-run";
+export type Where = "fleet" | "agent" | "timeline" | "report" | "search" | "self" | "first-run";
 
-/* G and then a letter, within a second. */
-const GO: Record<string, string> = { f: "#/", t: "#/timeline", r: "#/report" };
+/* G and then a letter, within a second: of when they were pressed, not of when there was time for them. */
+const GO: Record<string, string> = { f: "#/", t: "#/timeline", r: "#/report", s: "#/search", p: "#/self" };
 const GO_MS = 1000;
 let goUntil = 0;
 
@@ -39,50 +39,29 @@ function visit(by: number) {
 		?.focus({ preventScroll: true });
 }
 
-function decide(which: "allow" | "deny" | number) {
-	const card = focusedCard();
-	if (!card) return;
-	const option =
-		which === "allow"
-			? card.options.find(({ kind }) => kind === "allow_once")
-			: which === "deny"
-				? denial(card.options)
-				: inOrder(card.options)[which - 1];
-	if (option) void pick(card, option);
-}
-
-function openCard() {
-	const card = focusedCard() ?? tray.value[0];
+function openCard(pressedAt: number) {
+	const card = focusedCard(pressedAt) ?? tray.value[0];
 	if (card) location.hash = routeTo(card.lane, card.row);
-}
-
-function openRow() {
-	const id = shownView?.current.value;
-	if (id)
-		[...document.querySelectorAll<HTMLElement>("[data-row]")]
-			.find((row) => row.dataset.row === id)
-			?.querySelector<HTMLElement>("summary, button.link")
-			?.click();
 }
 
 /* Answers are given on purpose: never by a key that is held, a chord, or while a text is typed. */
 function onKey(event: KeyboardEvent, where: Where) {
 	const target = event.target as HTMLElement;
-	if (
-		event.defaultPrevented ||
-		event.isComposing ||
-		event.ctrlKey ||
-		event.metaKey
-	)
+	if (event.defaultPrevented || event.isComposing || alertsOpen.value) return;
+	if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "p") {
+		/* Not the browser's: on paper this page is nothing. */
+		event.preventDefault();
+		if (!helpOpen.value) palette.value = event.shiftKey ? "commands" : "lanes";
 		return;
+	}
+	if (event.ctrlKey || event.metaKey || palette.value) return;
 	const typing = target.matches?.("textarea, input, select");
 	if (event.key === "Escape") {
 		if (helpOpen.value) {
 			helpOpen.value = false;
 		} else if (where === "agent" && !event.repeat) {
-			const lane =
-				route.value.screen === "agent" ? lanes.get(route.value.lane) : undefined;
-			if (lane) stopKey(lane);
+			if (typing) target.blur(); /* the other keys are within reach again */
+			reader.current?.stop();
 		} else if (!typing) {
 			screenKeys.take?.(event, "Escape");
 		}
@@ -90,7 +69,7 @@ function onKey(event: KeyboardEvent, where: Where) {
 	}
 	if (typing || (helpOpen.value && event.key !== "?")) return;
 	const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-	const go = performance.now() < goUntil && !event.altKey ? GO[key] : undefined;
+	const go = event.timeStamp < goUntil && !event.altKey ? GO[key] : undefined;
 	if (!event.repeat) goUntil = 0;
 	if (go) {
 		location.hash = go;
@@ -106,7 +85,7 @@ function onKey(event: KeyboardEvent, where: Where) {
 	if (event.repeat && !moves) return;
 	if (key >= "1" && key <= "9") {
 		if (where === "first-run") copyNth(Number(key));
-		else if (answersBy(key)) decide(Number(key));
+		else if (answersBy(key)) decide(Number(key), event.timeStamp);
 		return;
 	}
 	switch (key) {
@@ -114,13 +93,13 @@ function onKey(event: KeyboardEvent, where: Where) {
 			helpOpen.value = !helpOpen.value;
 			break;
 		case "a":
-			if (answersBy(key)) decide("allow");
+			if (answersBy(key)) decide("allow", event.timeStamp);
 			break;
 		case "d":
-			if (answersBy(key)) decide("deny");
+			if (answersBy(key)) decide("deny", event.timeStamp);
 			break;
 		case "o":
-			openCard();
+			openCard(event.timeStamp);
 			break;
 		case "n":
 			nextCard();
@@ -131,24 +110,36 @@ function onKey(event: KeyboardEvent, where: Where) {
 		case "u":
 			toggleUtc();
 			break;
+		case "/":
+			location.hash = "#/search";
+			break;
 		case "b":
 			location.hash = "#/";
 			break;
 		case "j":
 		case "k":
-			if (where === "agent") shownView?.move(key === "j" ? 1 : -1);
+			if (where === "agent") reader.current?.move(key === "j" ? 1 : -1);
 			else if (where === "fleet") visit(key === "j" ? 1 : -1);
 			break;
 		case "g":
-			goUntil = performance.now() + GO_MS;
-			if (where === "agent") shownView?.did({ type: "newest" });
+			goUntil = event.timeStamp + GO_MS;
+			if (where === "agent") reader.current?.newest();
+			break;
+		case "l":
+			if (where === "agent") reader.current?.timeline();
+			break;
+		case "z":
+			if (where === "agent") reader.current?.zoom(event.shiftKey ? -1 : 1);
+			break;
+		case "p":
+			if (where === "first-run") void playDemo();
 			break;
 		case "i":
 			document.querySelector<HTMLTextAreaElement>(".composer textarea")?.focus();
 			break;
 		case "Enter":
 			if (target.closest("a, button, summary")) return;
-			if (where === "agent") openRow();
+			if (where === "agent") reader.current?.open();
 			else if (where === "fleet" && fleetFocus.value) location.hash = routeTo(fleetFocus.value);
 			break;
 		default:
@@ -164,11 +155,13 @@ const FOOT: Record<Where, [string[], string][]> = {
 		[["A"], "allow once"],
 		[["D"], "deny"],
 		[["T"], "fold the tray"],
+		[["/"], "search"],
 	],
 	agent: [
 		[["J", "K"], "move"],
 		[["Enter"], "open"],
 		[["G"], "newest"],
+		[["Z"], "zoom"],
 		[["I"], "prompt"],
 		[["A"], "allow once"],
 		[["D"], "deny"],
@@ -182,15 +175,33 @@ const FOOT: Record<Where, [string[], string][]> = {
 		[[",", "."], "neighbours"],
 		[["F"], "centre"],
 		[["R"], "selection to range"],
+		[["P"], "pin"],
+		[["H"], "hide"],
 		[["Esc"], "clear"],
 	],
 	report: [
-		[["1", "…", "4"], "views"],
+		[["1", "…", "5"], "views"],
 		[["J", "K"], "move"],
 		[["Enter"], "open"],
 		[["C"], "copy as table"],
 	],
-	"first-run": [[["1", "2", "3"], "copy a command"]],
+	self: [
+		[["W", "S"], "zoom"],
+		[["Space"], "follow, stand still"],
+		[["B"], "fleet"],
+	],
+	search: [
+		[["/"], "words"],
+		[["J", "K"], "move"],
+		[["Enter"], "open"],
+		[["A"], "allow once"],
+		[["D"], "deny"],
+		[["B"], "fleet"],
+	],
+	"first-run": [
+		[["1", "2", "3"], "copy a command"],
+		[["P"], "play the demo"],
+	],
 };
 
 const ALL: [string[], string][] = [
@@ -204,54 +215,71 @@ const ALL: [string[], string][] = [
 	[["Enter"], "open the agent, or unfold the row"],
 	[["B"], "back to the fleet"],
 	[["G"], "to the newest row, and follow"],
+	[["L"], "the agent in the timeline"],
+	[["Z"], "story, detail, raw lines; Shift the other way"],
 	[["I"], "write a prompt"],
 	[["Ctrl", "Enter"], "send it (⌘ Enter too)"],
 	[["Esc", "Esc"], "stop the turn; its queue is held"],
-	[["G", "F"], "fleet; G T timeline, G R report"],
+	[["G", "F"], "fleet; G T timeline, G R report, G S search, G P self"],
+	[["/"], "search everything"],
 	[["W", "A", "S", "D"], "timeline: zoom in, earlier, zoom out, later"],
 	[["Space"], "timeline: follow now; Home shows all"],
 	[[",", "."], "the span before, after; Shift: same name; Alt: same name, same agent"],
-	[["F"], "timeline: bring the selected span to the middle"],
-	[["R"], "timeline: the selected span becomes the range"],
-	[["1", "…", "4"], "report: its views; C copies the table"],
+	[["F"], "timeline: bring the selected span to the middle; again: all of it in view"],
+	[["R"], "timeline: the selected span becomes the range; Shift and a drag on the ruler add to it"],
+	[["Menu"], "timeline: what can be done with the selected span; the right button too"],
+	[["P", "H"], "timeline: pin, hide the lane of the focused name or the selected span; Shift H: show all"],
+	[["Alt", "↑", "↓"], "timeline: move that lane; J and K go from name to name, / filters"],
+	[["V"], "timeline: the same as a table"],
+	[["1", "…", "5"], "report: its views; C copies the table"],
+	[["↑", "↓", "←", "→"], "report, flame: from frame to frame; Enter zooms in, Esc out"],
+	[["Ctrl", "P"], "find a lane (⌘ P too)"],
+	[["Ctrl", "Shift", "P"], "find a command (⌘ Shift P too)"],
 	[["U"], "times in UTC, or local again"],
 	[["?"], "these keys"],
 ];
 
 export function Keys({ where }: { where: Where }) {
-	useEffect(() => {
+	/* What can be seen can be pressed. */
+	useLayoutEffect(() => {
 		const listener = (event: KeyboardEvent) => onKey(event, where);
 		addEventListener("keydown", listener);
 		return () => removeEventListener("keydown", listener);
 	}, [where]);
 	return (
-		<footer class="keys">
-			{FOOT[where].map(([caps, words]) => (
-				<span key={words}>
-					{caps.map((cap, i) => (
-						<kbd key={i}>{cap}</kbd>
-					))}{" "}
-					{words}
-				</span>
-			))}
-			<button
-				type="button"
-				class="all-keys"
-				onClick={() => {
-					helpOpen.value = true;
-				}}
-			>
-				<kbd>?</kbd> all keys
-			</button>
-		</footer>
+		<>
+			<footer class="keys">
+				{FOOT[where].map(([caps, words]) => (
+					<span key={words}>
+						{caps.map((cap, i) => (
+							<kbd key={i}>{cap}</kbd>
+						))}{" "}
+						{words}
+					</span>
+				))}
+				<button
+					type="button"
+					class="all-keys"
+					onClick={() => {
+						helpOpen.value = true;
+					}}
+				>
+					<kbd>?</kbd> all keys
+				</button>
+			</footer>
+			<Palette where={where} />
+		</>
 	);
 }
 
 export function Help() {
 	const dialog = useRef<HTMLDialogElement>(null);
 	useEffect(() => {
-		if (helpOpen.value) dialog.current?.showModal();
-		else dialog.current?.close();
+		if (helpOpen.value) {
+			dialog.current?.showModal();
+			/* Its only control, which it focuses, is below the last key. */
+			dialog.current?.scrollTo(0, 0);
+		} else dialog.current?.close();
 	}, [helpOpen.value]);
 	return (
 		<dialog

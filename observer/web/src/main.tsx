@@ -3,18 +3,20 @@
 
 import { effect } from "@preact/signals";
 import { render } from "preact";
-import { AgentScreen } from "./agent";
 import { openClock } from "./clock";
 import { Fleet } from "./fleet";
 import { Frame } from "./frame";
 import { Help, Keys } from "./keys";
-import { Later } from "./later";
+import { Later, loadNext, openAlerts } from "./later";
+import { offline } from "./offline";
+import { openPhases } from "./phases";
 import { plain } from "./plain";
 import { openSession, route, token } from "./session";
 import { agentOf, agents, channelOf, known, lanes, nameOf, waiting } from "./store";
 import { openStream } from "./stream";
 import { Tray } from "./tray";
 import { openUi } from "./ui";
+import { openViewport } from "./viewport";
 import { FirstRun, NoToken } from "./welcome";
 
 function Screen() {
@@ -31,12 +33,12 @@ function Screen() {
 			<>
 				<Frame screen="agent" />
 				<Tray />
-				<AgentScreen key={at.lane} id={at.lane} row={at.row} />
+				<Later key={at.lane} screen="agent" query="" />
 				<Keys where="agent" />
 				<Help />
 			</>
 		);
-	if (at.screen === "timeline" || at.screen === "report")
+	if (at.screen === "timeline" || at.screen === "report" || at.screen === "search" || at.screen === "self")
 		return (
 			<>
 				<Frame screen={at.screen} />
@@ -72,19 +74,28 @@ function Screen() {
 	);
 }
 
+openPhases();
 openUi();
+openViewport();
 openClock();
 openSession();
 openStream();
 render(<Screen />, document.body);
+loadNext();
+if (!offline.is) openAlerts();
 
 effect(() => {
 	const at = route.value;
-	const lane = at.screen === "agent" ? lanes.get(at.lane) : undefined;
+	const lane = at.screen === "agent" ? lanes.still(at.lane) : undefined;
 	const place = lane
 		? plain(`${nameOf(agentOf(lane), lane.agent)} · ${channelOf(lane)}`)
-		: { fleet: "Fleet", timeline: "Timeline", report: "Report", agent: "Fleet" }[
-				at.screen
-			];
+		: {
+				fleet: "Fleet",
+				timeline: "Timeline",
+				report: "Report",
+				search: "Search",
+				self: "Self",
+				agent: "Fleet",
+			}[at.screen];
 	document.title = `${waiting.value ? `(${waiting.value}) ` : ""}${place} · perch`;
 });

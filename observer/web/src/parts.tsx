@@ -38,8 +38,8 @@ export function Time({ ms, class: name }: { ms: number; class?: string }) {
 export function Counts({ added, removed }: { added?: number; removed?: number }) {
 	return (
 		<>
-			<span class="plus">+{added ?? 0}</span>{" "}
-			<span class="minus">−{removed ?? 0}</span>
+			<span class="plus">+{(added ?? 0).toLocaleString("en")}</span>{" "}
+			<span class="minus">−{(removed ?? 0).toLocaleString("en")}</span>
 		</>
 	);
 }
@@ -105,7 +105,7 @@ function difference(a: string, b: string): [number, number, number] {
 	return [from, endA, endB];
 }
 
-interface DiffLine {
+export interface DiffLine {
 	sign: string;
 	text: string;
 	old?: number;
@@ -113,7 +113,7 @@ interface DiffLine {
 	mark?: [number, number];
 }
 
-function readHunk({
+export function readHunk({
 	old,
 	new: fresh,
 	lines,
@@ -147,7 +147,7 @@ function readHunk({
 	return out;
 }
 
-function marked({ sign, text, mark }: DiffLine): ComponentChildren {
+export function marked({ sign, text, mark }: DiffLine): ComponentChildren {
 	if (!mark || mark[0] === mark[1]) return exact(text);
 	const inner = exact(text.slice(...mark));
 	return (

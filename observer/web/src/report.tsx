@@ -1,8 +1,10 @@
 /* Where the time went, of any stretch of it. */
 
 import { batch, computed, signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import type { ComponentType } from "preact";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { clockTime } from "./clock";
+import type { FlameProps } from "./flame";
 import { exact } from "./plain";
 import { alignedTable, columnsOf, csv, linesOf, type Order, rowName, type Line } from "./report_rows";
 import { keepQuery } from "./session";
@@ -10,14 +12,18 @@ import { agents, brokerNow, nameOf } from "./store";
 import {
 	Asker,
 	askReport,
+	joined,
 	KINDS,
 	LaneName,
 	length,
+	pairOf,
 	percent,
 	type Range,
+	readPair,
 	type Report,
 	Share,
 	sum,
+	sums,
 	TimeBar,
 	type View,
 	whole,
@@ -25,11 +31,16 @@ import {
 import { screenKeys } from "./ui";
 import { plural } from "./words";
 
-const VIEWS: [View, string][] = [
+/* Flame is the tree of top-down, drawn. */
+type Shown = View | "flame";
+const asked = (of: Shown): View => (of === "flame" ? "top-down" : of);
+
+const VIEWS: [Shown, string][] = [
 	["flat", "Flat"],
 	["top-down", "Top-down"],
 	["bottom-up", "Bottom-up"],
 	["live", "Live"],
+	["flame", "Flame"],
 ];
 const REFRESH_MS = 2000;
 /* More rows are drawn when they are asked for. */
@@ -41,7 +52,7 @@ const HOUR_MS = 3_600_000;
 type Span = "all" | "hour" | "today" | "fixed";
 const spanKind = signal<Span>("all");
 const fixed = signal<Range>({ from: null, to: null });
-const view = signal<View>("flat");
+const view = signal<Shown>("flat");
 const order = signal<Order>({ key: "self", down: true });
 const filter = signal("");
 const beside = signal(false);
@@ -49,9 +60,10 @@ const only = signal("");
 const turned = signal<ReadonlySet<string>>(new Set());
 const current = signal(-1);
 const most = signal(ROWS);
+const zoomed = signal(""); /* path of the frame that is looked into */
 
-const firstOrder = (of: View): Order => ({
-	key: of === "live" ? "total" : of === "top-down" ? "inclusive" : "self",
+const firstOrder = (of: Shown): Order => ({
+	key: of === "live" ? "total" : asked(of) === "top-down" ? "inclusive" : "self",
 	down: true,
 });
 
@@ -60,12 +72,18 @@ function number(text: string | null): number | null {
 	return Number.isSafeInteger(n) && n >= 0 ? n : null;
 }
 
+/* Only what can be asked for. */
+function readRanges(text: string | null): { ranges?: string } {
+	const list = joined((text ?? "").split(",").flatMap((one) => readPair(one) ?? []));
+	return list.length > 1 ? { ranges: list.map(pairOf).join(",") } : {};
+}
+
 function readQuery(text: string) {
 	const query = new URLSearchParams(text);
 	const from = number(query.get("from"));
 	const to = number(query.get("to"));
 	const range = query.get("range");
-	const asked = VIEWS.find(([key]) => key === query.get("view"))?.[0] ?? "flat";
+	const wanted = VIEWS.find(([key]) => key === query.get("view"))?.[0] ?? "flat";
 	const sort = query.get("sort");
 	batch(() => {
 		spanKind.value =
@@ -74,14 +92,15 @@ function readQuery(text: string) {
 				: range === "hour" || range === "today"
 					? range
 					: "all";
-		fixed.value = { from, to };
-		view.value = asked;
+		fixed.value = { from, to, ...readRanges(query.get("ranges")) };
+		view.value = wanted;
 		order.value = sort
 			? { key: sort.replace(/^-/, ""), down: !sort.startsWith("-") }
-			: firstOrder(asked);
+			: firstOrder(wanted);
 		filter.value = query.get("q") ?? "";
 		beside.value = query.get("beside") === "1";
 		only.value = query.get("lanes") ?? "";
+		zoomed.value = query.get("zoom") ?? "";
 	});
 }
 
@@ -92,12 +111,14 @@ function toQuery(): URLSearchParams {
 	if (spanKind.value === "fixed") {
 		if (fixed.value.from !== null) query.set("from", String(fixed.value.from));
 		if (fixed.value.to !== null) query.set("to", String(fixed.value.to));
+		if (fixed.value.ranges) query.set("ranges", fixed.value.ranges);
 	} else if (spanKind.value !== "all") query.set("range", spanKind.value);
 	if (view.value !== "flat") query.set("view", view.value);
 	if (key !== usual.key || down !== usual.down) query.set("sort", `${down ? "" : "-"}${key}`);
 	if (filter.value) query.set("q", filter.value);
 	if (beside.value) query.set("beside", "1");
 	if (only.value) query.set("lanes", only.value);
+	if (view.value === "flame" && zoomed.value) query.set("zoom", zoomed.value);
 	return query;
 }
 
@@ -112,7 +133,7 @@ function rangeNow(): Range {
 /* --- What the broker said to it --- */
 
 interface Answer {
-	view: View;
+	view: Shown;
 	report: Report;
 	before: Report | null;
 }
@@ -129,10 +150,18 @@ let shown = false;
 let lastText = "";
 let settled = false;
 
-async function find(of: View, range: Range, lanes: string, two: boolean): Promise<Answer> {
-	const report = await askReport(of, range, lanes);
+const rangesOf = ({ ranges }: Range) => (ranges ?? "").split(",").flatMap((one) => readPair(one) ?? []);
+
+async function find(of: Shown, range: Range, lanes: string, two: boolean): Promise<Answer> {
+	/* Of two ranges the later one has the earlier beside it. */
+	const [first, second] = rangesOf(range);
+	if (two && first && second) {
+		const [before, report] = [await askReport(asked(of), first, lanes), await askReport(asked(of), second, lanes)];
+		return { view: of, report, before };
+	}
+	const report = await askReport(asked(of), range, lanes);
 	const before = two
-		? await askReport(of, { from: Math.max(0, 2 * report.from - report.to), to: report.from }, lanes)
+		? await askReport(asked(of), { from: Math.max(0, 2 * report.from - report.to), to: report.from }, lanes)
 		: null;
 	return { view: of, report, before };
 }
@@ -165,13 +194,25 @@ function onVisible() {
 }
 
 /* Before all that is known there is nothing. */
-const canBeside = () => spanKind.value !== "all" && !(spanKind.value === "fixed" && fixed.value.from === null);
+const canBeside = () =>
+	spanKind.value === "fixed"
+		? fixed.value.from !== null && rangesOf(fixed.value).length < 3
+		: spanKind.value !== "all";
 
-const columns = computed(() => columnsOf(view.value, !!answer.value?.before));
+const columns = computed(() => columnsOf(asked(view.value), !!answer.value?.before));
 const lines = computed<Line[]>(() => {
 	const found = answer.value;
 	return found && found.view === view.value
-		? linesOf(found.view, found.report, found.before, columns.value, order.value, filter.value, turned.value)
+		? linesOf(
+				asked(found.view),
+				found.report,
+				found.before,
+				columns.value,
+				order.value,
+				filter.value,
+				turned.value,
+				found.view === "flame",
+			)
 		: [];
 });
 
@@ -194,12 +235,13 @@ function askFor(what: () => void) {
 	lastText = "";
 	ask();
 }
-function show(next: View) {
+function show(next: Shown) {
 	if (next === view.value) return;
 	askFor(() => {
 		view.value = next;
 		order.value = firstOrder(next);
 		turned.value = new Set();
+		zoomed.value = "";
 	});
 }
 function sortBy(key: string) {
@@ -212,6 +254,11 @@ function turn(path: string) {
 	const next = new Set(turned.value);
 	if (!next.delete(path)) next.add(path);
 	turned.value = next;
+}
+function zoomTo(path: string) {
+	change(() => {
+		zoomed.value = path;
+	});
 }
 async function copy(text: string, what: string) {
 	try {
@@ -226,7 +273,7 @@ const copyTable = () => void copy(alignedTable(lines.value, columns.value, all()
 const copyCsv = () => void copy(csv(lines.value, columns.value, all()), "CSV");
 
 function move(by: number) {
-	const last = Math.min(most.value, lines.value.length) - 1;
+	const last = view.value === "flame" ? -1 : Math.min(most.value, lines.value.length) - 1;
 	if (last < 0) return;
 	current.value = Math.max(0, Math.min(last, current.value + by));
 	document
@@ -236,13 +283,18 @@ function move(by: number) {
 
 function takeKey(event: KeyboardEvent, key: string): boolean {
 	const target = event.target as HTMLElement;
-	if (event.altKey || key === "Escape") return false;
+	if (event.altKey) return false;
+	if (key === "Escape") {
+		if (view.value !== "flame" || !zoomed.value) return false;
+		zoomTo("");
+		return true;
+	}
 	if (key === "j" || key === "k") {
 		move(key === "j" ? 1 : -1);
 		return true;
 	}
 	if (event.repeat) return false;
-	if (key >= "1" && key <= "4") {
+	if (key >= "1" && key <= String(VIEWS.length)) {
 		show(VIEWS[Number(key) - 1]![0]);
 		return true;
 	}
@@ -276,6 +328,7 @@ function Head() {
 	const lasts = report ? Math.min(report.to, report.now) - report.from : 0;
 	const several = only.value && !agents.get(only.value);
 	const words = spanKind.value === "fixed" && from !== null && to !== null;
+	const ranges = spanKind.value === "fixed" ? rangesOf(fixed.value).length : 0;
 	return (
 		<header class="report-head">
 			<h1>Where the time went</h1>
@@ -297,6 +350,7 @@ function Head() {
 					{from !== null || to !== null ? (
 						<option value="fixed">
 							{words ? `${clockTime(from)} – ${clockTime(to)}` : "From a link"}
+							{ranges ? `, ${ranges} ranges of it` : ""}
 						</option>
 					) : null}
 				</select>
@@ -319,7 +373,7 @@ function Head() {
 							{plural(only.value.split(",").length, "lane")}
 						</option>
 					) : null}
-					{agents.all().map((agent) => (
+					{agents.stills().map((agent) => (
 						<option key={agent.id} value={agent.id}>
 							{exact(nameOf(agent, agent.id))}
 						</option>
@@ -331,14 +385,14 @@ function Head() {
 				type="button"
 				aria-pressed={beside.value && able}
 				disabled={!able}
-				title={able ? undefined : "Before all that is known there is nothing: choose a range"}
+				title={able ? undefined : ranges ? "Two ranges can stand beside each other, not more" : "Before all that is known there is nothing: choose a range"}
 				onClick={() =>
 					askFor(() => {
 						beside.value = !beside.value;
 					})
 				}
 			>
-				Beside {able && report ? `the ${length(lasts)}` : "the range"} before
+				{ranges === 2 ? "One range beside the other" : `Beside ${able && report ? `the ${length(lasts)}` : "the range"} before`}
 			</button>
 			{words ? null : <span class="quiet range-words">{rangeWords(report)}</span>}
 			<span class="end">
@@ -359,6 +413,7 @@ function Head() {
 function Went({ report, before }: { report: Report; before: Report | null }) {
 	const allMs = whole(report.total);
 	const allBefore = before ? whole(before.total) : 0;
+	const went = sums(report.total);
 	return (
 		<section class="went" aria-label="Model, tools, you, idle">
 			<dl>
@@ -368,7 +423,7 @@ function Went({ report, before }: { report: Report; before: Report | null }) {
 							<span class="swatch" data-time={kind} />
 							{word}
 						</dt>
-						<dd>{sum(report.total[kind])}</dd>
+						<dd>{went[kind]}</dd>
 						<dd>
 							{percent(report.total[kind], allMs)}
 							{before ? `, was ${percent(before.total[kind], allBefore).replace(" %", "")}` : ""}
@@ -558,6 +613,46 @@ function Table({ report }: { report: Report }) {
 	);
 }
 
+/* Fetched when it is first asked for. */
+let flame: ComponentType<FlameProps> | null = null;
+function FlameLater(props: FlameProps) {
+	const [failed, setFailed] = useState(false);
+	const [, setLoaded] = useState(false);
+	useEffect(() => {
+		if (!flame)
+			import("./flame").then(
+				(module) => {
+					flame = module.Flame;
+					setLoaded(true);
+				},
+				() => setFailed(true),
+			);
+	}, []);
+	if (flame) {
+		const Flame = flame;
+		return <Flame {...props} />;
+	}
+	return failed ? (
+		<p class="warning" role="alert">
+			This view did not come: the broker is gone, or newer than this page. Load the page again.
+		</p>
+	) : null;
+}
+
+function Panel({ report, before }: { report: Report; before: Report | null }) {
+	if (view.value !== "flame") return <Table report={report} />;
+	if (!report.rows.length) return <p class="quiet nothing">Nothing happened in this range.</p>;
+	return (
+		<FlameLater
+			report={report}
+			before={before}
+			filter={filter.value.trim()}
+			zoom={zoomed.value}
+			onZoom={zoomTo}
+		/>
+	);
+}
+
 function Tabs() {
 	const step = (event: KeyboardEvent) => {
 		const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -589,13 +684,13 @@ function Tabs() {
 }
 
 export function ReportScreen({ query }: { query: string }) {
-	useEffect(() => {
+	useLayoutEffect(() => {
 		readQuery(query);
 		settled = false;
 		lastText = "";
 		ask();
 	}, [query]);
-	useEffect(() => {
+	useLayoutEffect(() => {
 		shown = true;
 		screenKeys.take = takeKey;
 		document.addEventListener("visibilitychange", onVisible);
@@ -650,7 +745,7 @@ export function ReportScreen({ query }: { query: string }) {
 				aria-labelledby={`tab-${view.value}`}
 				aria-busy={found?.view !== view.value}
 			>
-				{found?.view === view.value ? <Table report={found.report} /> : null}
+				{found?.view === view.value ? <Panel report={found.report} before={found.before} /> : null}
 			</div>
 		</main>
 	);

@@ -106,17 +106,17 @@ export function columnsOf(view: View, before: boolean): Column[] {
 }
 
 export function rowName(row: ReportRow): string {
-	if (row.agent) return nameOf(agents.get(row.agent), row.agent);
+	if (row.agent) return nameOf(agents.still(row.agent), row.agent);
 	if (row.lane) return laneWords(row.lane);
 	return row.more ? `${plural(row.more, "more row")}` : (row.name ?? "");
 }
-const rowKey = (row: ReportRow) =>
+export const rowKey = (row: ReportRow) =>
 	row.agent ?? row.lane ?? (row.more ? "more" : `${row.time ?? ""} ${row.name}`);
 
 /* Agents and their channels are open at first. */
 const opensItself = (row: ReportRow) => row.agent !== undefined || row.lane !== undefined;
 
-function sharesBefore(view: View, before: Report): Map<string, number> {
+export function sharesBefore(view: View, before: Report): Map<string, number> {
 	const shares = new Map<string, number>();
 	const all = whole(before.total);
 	const walk = (rows: readonly ReportRow[], above: string) => {
@@ -135,7 +135,18 @@ export interface Order {
 	down: boolean;
 }
 
-/* @turned: paths whose rows are not as they are at first. */
+/* Does a row have these words? In quotes: what has this name and no other. */
+export function matcher(filter: string): (row: ReportRow) => boolean {
+	const named = /^"(.+)"$/s.exec(filter)?.[1];
+	if (named !== undefined) return (row) => rowName(row) === named;
+	const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+	return (row) => {
+		const name = rowName(row).toLowerCase();
+		return words.every((word) => name.includes(word));
+	};
+}
+
+/* @turned: paths whose rows are not as they are at first. @opened: all are open. */
 export function linesOf(
 	view: View,
 	report: Report,
@@ -144,20 +155,18 @@ export function linesOf(
 	order: Order,
 	filter: string,
 	turned: ReadonlySet<string>,
+	opened = false,
 ): Line[] {
 	const all = whole(report.total);
 	const shares = before ? sharesBefore(view, before) : null;
 	const column = columns.find(({ key }) => key === order.key);
-	const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-	const found = (row: ReportRow) => {
-		const name = rowName(row).toLowerCase();
-		return words.every((word) => name.includes(word));
-	};
+	const filtered = filter.trim() !== "";
+	const found = matcher(filter);
 	const lines: Line[] = [];
 	const walk = (rows: readonly ReportRow[], above: string, depth: number, inside: boolean): boolean => {
 		const level = rows.map((row) => {
 			const path = `${above}/${rowKey(row)}`;
-			const opens = opensItself(row) !== turned.has(path);
+			const opens = opened || opensItself(row) !== turned.has(path);
 			return {
 				row,
 				path,
@@ -183,7 +192,7 @@ export function linesOf(
 			const at = lines.push(line);
 			let below = false;
 			/* With a filter, whatever holds a hit is open. */
-			if (line.parent && (line.open || (words.length && !here))) {
+			if (line.parent && (line.open || (filtered && !here))) {
 				below = walk(line.row.rows!, line.path, depth + 1, here);
 				line.open = line.open || below;
 			}
@@ -192,7 +201,7 @@ export function linesOf(
 		}
 		return any;
 	};
-	walk(report.rows, "", 0, !words.length);
+	walk(report.rows, "", 0, !filtered);
 	return lines;
 }
 

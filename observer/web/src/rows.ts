@@ -3,18 +3,25 @@
 
 import { signal } from "@preact/signals";
 import { getJson } from "./api";
+import { learnNames, type Names } from "./names";
 import type { Row } from "./types";
 
 const LANES_MAX = 6;
 const ROWS_MAX = 5000;
 const PAGE = 200;
 const RESYNC_PAGE = 1000;
+/* A row further back than that many pages of those is shown without all that came since. */
+const NEAR_PAGES = 3;
+/* Events behind such a row that are asked for with it. */
+const BEHIND = 200;
 
 export class LaneRows {
 	readonly lane: string;
 	/* By (pos, id): the order of the transcript. */
 	list: Row[] = [];
 	more = false;
+	/* The newest rows are not here: what is lies further back. */
+	apart = false;
 	/* Counts changes, for those who draw the list. */
 	readonly version = signal(0);
 	readonly state = signal<"loading" | "ready" | "failed">("loading");
@@ -24,6 +31,8 @@ export class LaneRows {
 	#byId = new Map<string, Row>();
 	/* What the stream said while a page was under way: newer than the page. */
 	#since: Set<string> | null = null;
+	/* And what it said of rows before ours: the page may end behind them, and be older. */
+	#early = new Map<string, Row>();
 	#task: Promise<void> | null = null;
 
 	constructor(lane: string) {
@@ -41,6 +50,20 @@ export class LaneRows {
 			else high = middle;
 		}
 		return low;
+	}
+	/* The events that a row stands for: from its own up to those of the next. Of rows with one
+	 * place the first has them. live changes when there may be more of them. */
+	span(at: number): { from: string; to: string | null; live: number } {
+		const { pos } = this.list[at]!;
+		let next = at + 1;
+		while (this.list[next]?.pos === pos) next++;
+		const to = this.list[next]?.pos ?? null;
+		const shared = at > 0 && this.list[at - 1]!.pos === pos;
+		return {
+			from: shared ? (to ?? "~") : at || this.more ? pos : "",
+			to,
+			live: to || shared ? 0 : this.version.value,
+		};
 	}
 	#put(row: Row): boolean {
 		const old = this.#byId.get(row.id);
@@ -74,13 +97,21 @@ export class LaneRows {
 	}
 	upsert(row: Row) {
 		this.#since?.add(row.id);
-		/* Older than all we hold while there is more: it comes with its page. */
+		/* Older than all we hold while there is more, or before anything is here: it comes with
+		 * its page. Were it put first, what is between would never be asked for. One of the same
+		 * place is of the page that is here. */
 		const first = this.list[0];
-		if (first && this.more && before(row, first) && !this.#byId.has(row.id)) return;
+		const early = first ? this.more && row.pos < first.pos : !!this.#since;
+		if (early && !this.#byId.has(row.id)) {
+			if (this.#since) this.#early.set(row.id, row);
+			return;
+		}
+		if (this.apart && before(this.list.at(-1)!, row)) return;
 		if (this.#put(row)) this.#changed();
 	}
 	remove(id: string) {
 		this.#since?.add(id);
+		this.#early.delete(id);
 		if (this.#drop(id)) this.#changed();
 	}
 	#changed() {
@@ -100,6 +131,8 @@ export class LaneRows {
 			} finally {
 				this.#since = null;
 				this.#task = null;
+				for (const row of this.#early.values()) this.upsert(row);
+				this.#early.clear();
 				this.#changed();
 			}
 		})();
@@ -108,15 +141,18 @@ export class LaneRows {
 	async #page(limit: number, pos?: string): Promise<{ rows: Row[]; more: boolean }> {
 		const query = new URLSearchParams({ lane: this.lane, limit: String(limit) });
 		if (pos) query.set("before", pos);
-		const { rows, more } = await getJson<{ rows: Row[]; more: boolean }>(
+		const answer = await getJson<{ rows: Row[]; more: boolean } & Names>(
 			`/api/rows?${query}`,
 		);
+		const { rows, more } = answer;
+		learnNames(this.lane, answer);
 		for (const row of rows) if (!this.#since!.has(row.id)) this.#put(row);
 		return { rows, more };
 	}
 	/* Brings all that is held up to what the broker has: after a snapshot, and at first. */
 	sync(): Promise<void> {
 		if (this.#task) return this.#task.then(() => this.sync());
+		if (this.apart) return Promise.resolve();
 		return this.#run(async () => {
 			const unconfirmed = new Set(this.#byId.keys());
 			const oldest = this.list[0]?.pos;
@@ -132,6 +168,34 @@ export class LaneRows {
 			/* What no page had is gone, or is older than what we went back for. */
 			for (const id of unconfirmed) if (!this.#since!.has(id)) this.#drop(id);
 		});
+	}
+	/* Brings the rows around @pos, and all between them and the newest if that is not far. */
+	reach(pos: string): Promise<void> {
+		if (this.#task) return this.#task.then(() => this.reach(pos));
+		const [first, last] = [this.list[0], this.list.at(-1)];
+		if (first && (first.pos <= pos || !this.more) && (!this.apart || pos <= last!.pos))
+			return Promise.resolve();
+		return this.#run(async () => {
+			for (let i = 0; i < NEAR_PAGES && !this.apart && this.list.length; i++) {
+				const { more } = await this.#page(RESYNC_PAGE, this.list[0]!.pos);
+				this.more = more;
+				if (!more || this.list[0]!.pos <= pos) return;
+			}
+			this.list = [];
+			this.#byId.clear();
+			const [epoch, seq] = pos.split("/") as [string, string];
+			const end = String(Number(seq) + BEHIND).padStart(16, "0");
+			this.more = (await this.#page(3 * BEHIND, `${epoch}/${end}`)).more;
+			this.apart = this.list.length > 0;
+		});
+	}
+	/* Back to the newest. */
+	rejoin() {
+		if (!this.apart) return;
+		this.list = [];
+		this.#byId.clear();
+		this.apart = false;
+		void this.sync();
 	}
 	older(again = false): Promise<void> {
 		const first = this.list[0];

@@ -6,12 +6,22 @@
 
 import { effect, signal } from "@preact/signals";
 import { bus } from "./bus";
+import { offline } from "./offline";
 
 /* query: how the reader has set a screen, so that a link shows the same. */
 export type Route =
 	| { screen: "fleet" }
-	| { screen: "agent"; lane: string; row: string | null }
-	| { screen: "timeline" | "report"; query: string };
+	| {
+			screen: "agent";
+			lane: string;
+			row: string | null;
+			/* Where the row is, for one that may be far back. */
+			pos: string | null;
+			zoom: string | null;
+	  }
+	| { screen: Settable; query: string };
+/* Screens that keep in their address how the reader has set them. */
+export type Settable = "timeline" | "report" | "search" | "self";
 
 export const token = signal<string | null>(null);
 export const route = signal<Route>({ screen: "fleet" });
@@ -22,25 +32,43 @@ const KEY = "perch.token";
 const refusedTokens = new Set<string>();
 
 function parseRoute(path: string): Route {
-	const times = /^\/(timeline|report)(?:\?(.*))?$/.exec(path);
-	if (times)
-		return { screen: times[1] as "timeline" | "report", query: times[2] ?? "" };
-	const [, screen, agent, channel, row] = path.split("/").map(decodeURIComponent);
+	const set = /^\/(timeline|report|search|self)(?:\?(.*))?$/.exec(path);
+	if (set) return { screen: set[1] as Settable, query: set[2] ?? "" };
+	const [place, query] = path.split("?") as [string, string?];
+	const [, screen, agent, channel, row] = place.split("/").map(decodeURIComponent);
 	if (screen === "lane" && agent && channel)
-		return { screen: "agent", lane: `${agent}/${channel}`, row: row || null };
+		return {
+			screen: "agent",
+			lane: `${agent}/${channel}`,
+			row: row || null,
+			pos: new URLSearchParams(query).get("at"),
+			zoom: new URLSearchParams(query).get("zoom"),
+		};
 	return { screen: "fleet" };
 }
 
-export function routeTo(lane: string, row?: string | null): string {
+export function routeTo(lane: string, row?: string | null, pos?: string): string {
 	const [agent, channel] = [lane.slice(0, lane.indexOf("/")), lane.slice(lane.indexOf("/") + 1)];
 	/* A channel is whatever a harness calls it. */
-	return `#/lane/${agent}/${encodeURIComponent(channel)}${row ? `/${encodeURIComponent(row)}` : ""}`;
+	return `#/lane/${agent}/${encodeURIComponent(channel)}${row ? `/${encodeURIComponent(row)}` : ""}${pos ? `?at=${pos}` : ""}`;
 }
 
-/* Keeps a screen's settings in the address without going anywhere. */
-export function keepQuery(screen: "timeline" | "report", query: URLSearchParams) {
+/* Keeps a screen's settings in the address without going anywhere. @step: "back" undoes it.
+ * Whoever follows a link is elsewhere already, a moment before the screen is told. */
+export function keepQuery(screen: Settable, query: URLSearchParams, step = false) {
+	if (location.hash.split("?")[0] !== `#/${screen}`) return;
 	const text = query.toString();
-	history.replaceState(null, "", `#/${screen}${text ? `?${text}` : ""}`);
+	const address = `#/${screen}${text ? `?${text}` : ""}`;
+	history[step ? "pushState" : "replaceState"](null, "", address);
+}
+
+/* The same for how near a transcript is looked at; in detail is what no word says. */
+export function keepZoom(zoom: string) {
+	const [place, query] = location.hash.split("?");
+	const said = new URLSearchParams(query);
+	if (zoom === "detail") said.delete("zoom");
+	else said.set("zoom", zoom);
+	history.replaceState(null, "", said.size ? `${place}?${said}` : place);
 }
 
 function readFragment() {
@@ -48,7 +76,7 @@ function readFragment() {
 	const slash = fragment.indexOf("/");
 	const given = slash < 0 ? fragment : fragment.slice(0, slash);
 	const path = slash < 0 ? "/" : fragment.slice(slash);
-	if (given) {
+	if (given && !offline.is) {
 		history.replaceState(null, "", `#${path}`);
 		refusedTokens.delete(given);
 		token.value = given;
@@ -62,6 +90,12 @@ function readFragment() {
 }
 
 export function openSession() {
+	if (offline.is) {
+		token.value = "none is asked for";
+		readFragment();
+		addEventListener("hashchange", readFragment);
+		return;
+	}
 	token.value = sessionStorage.getItem(KEY);
 	readFragment();
 	addEventListener("hashchange", readFragment);

@@ -2,6 +2,8 @@
  * touches the nodes of that one thing. */
 
 import { batch, computed, type Signal, signal } from "@preact/signals";
+import { told } from "./names";
+import { offline } from "./offline";
 import { applyRows, forgetRows } from "./rows";
 import type { Agent, Card, Control, Health, Lane, LaneState, Message } from "./types";
 
@@ -11,21 +13,56 @@ export type Link =
 	| { state: "live" }
 	| { state: "gone"; sinceMs: number; retryAtMs: number };
 
-class Table<T> {
+/* Whether two things say the same but for @pulse, what moves with every frame: when it was last
+ * heard of. Not that it was never heard of. */
+function alike<T extends object>(a: T, b: T, pulse: ReadonlySet<PropertyKey>): boolean {
+	const still = (name: string, value: unknown) => (pulse.has(name) ? !value : value);
+	for (const key of new Set([...Object.keys(a), ...Object.keys(b)]) as Set<keyof T & string>)
+		if (
+			still(key, a[key]) !== still(key, b[key]) &&
+			JSON.stringify(a[key], still) !== JSON.stringify(b[key], still)
+		)
+			return false;
+	return true;
+}
+
+interface Cell<T> {
+	whole: Signal<T>;
+	/* Follows the other when more than the pulse is different. */
+	still: Signal<T>;
+}
+
+class Table<T extends object> {
 	readonly #of: (thing: T) => string;
-	readonly #cells = new Map<string, Signal<T>>();
+	readonly #pulse: ReadonlySet<PropertyKey>;
+	readonly #cells = new Map<string, Cell<T>>();
 	/* Changes when a thing comes or goes, not when one changes. */
 	readonly ids = signal<readonly string[]>([]);
 
-	constructor(of: (thing: T) => string) {
+	constructor(of: (thing: T) => string, pulse: readonly string[] = []) {
 		this.#of = of;
+		this.#pulse = new Set(pulse);
 	}
 	/* Who reads a thing is told when it changes, comes or goes. */
 	get(id: string): T | undefined {
-		return this.ids.value && this.#cells.get(id)?.value;
+		return this.ids.value && this.#cells.get(id)?.whole.value;
+	}
+	/* The same, but not told of its pulse, which may be old here. */
+	still(id: string): T | undefined {
+		return this.ids.value && this.#cells.get(id)?.still.value;
 	}
 	all(): T[] {
-		return this.ids.value.map((id) => this.#cells.get(id)!.value);
+		return this.ids.value.map((id) => this.#cells.get(id)!.whole.value);
+	}
+	stills(): T[] {
+		return this.ids.value.map((id) => this.#cells.get(id)!.still.value);
+	}
+	/* Whether all of these are here and only their pulse is new. */
+	onlyPulse(things: readonly T[]): boolean {
+		return things.every((thing) => {
+			const cell = this.#cells.get(this.#of(thing));
+			return cell !== undefined && alike(cell.still.peek(), thing, this.#pulse);
+		});
 	}
 	replace(things: readonly T[]) {
 		const kept = new Set(things.map(this.#of));
@@ -38,9 +75,10 @@ class Table<T> {
 			const id = this.#of(thing);
 			const cell = this.#cells.get(id);
 			if (cell) {
-				cell.value = thing;
+				cell.whole.value = thing;
+				if (!alike(cell.still.peek(), thing, this.#pulse)) cell.still.value = thing;
 			} else {
-				this.#cells.set(id, signal(thing));
+				this.#cells.set(id, { whole: signal(thing), still: signal(thing) });
 				grown = true;
 			}
 		}
@@ -53,11 +91,14 @@ class Table<T> {
 	}
 }
 
-export const agents = new Table<Agent>((agent) => agent.id);
-export const lanes = new Table<Lane>((lane) => lane.id);
+export const agents = new Table<Agent>((agent) => agent.id, ["seenMs", "completeMs"]);
+export const lanes = new Table<Lane>((lane) => lane.id, ["lastMs", "activity", "timeMs"]);
 export const cards = new Table<Card>((card) => card.id);
 export const controls = new Table<Control>((control) => control.requestId);
 export const health = signal<Health>({});
+/* The same without its pulse. */
+export const stillHealth = signal<Health>({});
+const HEALTH_PULSE = new Set<PropertyKey>(["frameAtMs", "completeMs"]);
 export const owner = signal<NonNullable<Message["owner"]>>({});
 export const link = signal<Link>({ state: "connecting" });
 /* A snapshot has come: what is not here does not exist. */
@@ -66,15 +107,70 @@ export let cursor: string | null = null;
 
 /* The broker's clock minus ours, so that ages are right on another machine too. */
 let skewMs = 0;
-export const brokerNow = () => Date.now() + skewMs;
+/* A replay's time stands still. */
+export const brokerNow = () => offline.is?.now ?? Date.now() + skewMs;
 
 /* Controls have no removal of their own: an answered one is old news after a minute. */
 const CONTROL_KEEP_MS = 60_000;
+
+/* A frame of an agent that only lives moves nothing but pulses: those wait for the clock's next
+ * step, so that the page is drawn as often however many agents there are; and for the next second
+ * only if one of them does something. */
+const held = {
+	soon: false,
+	agents: new Map<string, Agent>(),
+	lanes: new Map<string, Lane>(),
+	health: null as Health | null,
+};
+
+function isPulse(message: Message): boolean {
+	for (const [member, value] of Object.entries(message))
+		if (!["cursor", "now", "health", "agents", "lanes"].includes(member) && !(Array.isArray(value) && !value.length))
+			return false;
+	return (
+		(!message.health || alike(stillHealth.peek(), message.health, HEALTH_PULSE)) &&
+		agents.onlyPulse(message.agents ?? []) &&
+		lanes.onlyPulse(message.lanes ?? [])
+	);
+}
+
+/* More in its newest stroke than the one sign of life in ten seconds. */
+const does = ({ activity }: Lane) => (activity?.at(-1) ?? 0) > 1;
+
+function setHealth(next: Health) {
+	health.value = next;
+	if (!alike(stillHealth.peek(), next, HEALTH_PULSE)) stillHealth.value = next;
+}
+
+export function release() {
+	if (!held.health && !held.agents.size && !held.lanes.size) return;
+	batch(() => {
+		agents.upsert([...held.agents.values()]);
+		lanes.upsert([...held.lanes.values()]);
+		if (held.health) setHealth(held.health);
+	});
+	held.agents.clear();
+	held.lanes.clear();
+	held.health = null;
+	held.soon = false;
+}
+/* The clock has ticked. */
+export function releaseDue(step: boolean) {
+	if (step || held.soon) release();
+}
 
 export function apply(message: Message) {
 	batch(() => {
 		if (message.now) skewMs = message.now - Date.now();
 		cursor = message.cursor ?? cursor;
+		if (isPulse(message)) {
+			for (const agent of message.agents ?? []) held.agents.set(agent.id, agent);
+			for (const lane of message.lanes ?? []) held.lanes.set(lane.id, lane);
+			held.health = message.health ?? held.health;
+			held.soon ||= message.lanes?.some(does) ?? false;
+			return;
+		}
+		release();
 		if (message.snapshot) {
 			agents.replace(message.agents ?? []);
 			lanes.replace(message.lanes ?? []);
@@ -102,7 +198,9 @@ export function apply(message: Message) {
 			}
 		}
 		cards.remove(message.removedCards ?? []);
-		if (message.health) health.value = message.health;
+		lanes.remove(message.removedLanes ?? []);
+		agents.remove(message.removedAgents ?? []);
+		if (message.health) setHealth(message.health);
 		if (message.owner) owner.value = message.owner;
 		applyRows(message.rows ?? [], message.removedRows ?? []);
 	});
@@ -110,6 +208,7 @@ export function apply(message: Message) {
 
 /* What a tab that opened later gets in place of the broker's snapshot. */
 export function snapshot(): Message {
+	release();
 	return {
 		snapshot: true,
 		now: brokerNow(),
@@ -123,10 +222,14 @@ export function snapshot(): Message {
 	};
 }
 
-export const agentOf = (lane: { agent: string }) => agents.get(lane.agent);
+export const agentOf = (lane: { agent: string }) => agents.still(lane.agent);
 export const nameOf = (agent: Agent | undefined, id: string) =>
-	agent?.name || id.slice(0, 8);
-export const channelOf = (lane: Lane) => lane.channelName || lane.channel.slice(0, 8);
+	agent?.name || told.value.get(id) || id.slice(0, 8);
+export const channelOf = (lane: Lane) =>
+	lane.channelName || told.value.get(lane.id) || lane.channel.slice(0, 8);
+/* Of a lane that the fleet may not have. */
+export const channelWords = (lane: Lane | undefined, id: string) =>
+	lane ? channelOf(lane) : told.value.get(id) || id.slice(65, 73);
 
 /* Cards in the order of the tray: oldest first, always. */
 export const tray = computed(() =>
@@ -171,7 +274,7 @@ function byUrgency(a: Lane, b: Lane): number {
 /* As text, so that what shows the order is drawn again only when the order changes. */
 const order = computed(() =>
 	lanes
-		.all()
+		.stills()
 		.sort(byUrgency)
 		.map((lane) => `${GROUP_OF[lane.state]} ${lane.id}`)
 		.join("\n"),
@@ -189,7 +292,7 @@ export const laneOrder = computed(() => [...groups.value.values()].flat());
 
 export const tally = computed(() => {
 	const count = { working: 0, stalled: 0, failed: 0 };
-	for (const { state } of lanes.all())
+	for (const { state } of lanes.stills())
 		if (state in count) count[state as keyof typeof count]++;
 	return count;
 });

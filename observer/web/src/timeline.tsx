@@ -1,67 +1,52 @@
 /* What every agent did, when: lanes of names beside one canvas. */
 
 import { effect, untracked } from "@preact/signals";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { clockTime, now as clock, utc } from "./clock";
-import { exact } from "./plain";
-import { State } from "./parts";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { clockTime, moment, now as clock, stretchWords, utc } from "./clock";
+import { exact, plain } from "./plain";
+import { PAINT, timed } from "./phases";
 import { routeTo } from "./session";
-import { brokerNow, lanes } from "./store";
-import { type Block, blockAt, COMMAND, CANCELLED, FAILED, PART, ROW, STATE_ROW, TURN, WAIT } from "./timeline_data";
+import { brokerNow } from "./store";
+import { ALLOWED, CALL, CANCELLED, COMMAND, FAILED, PART, PART_LINE, ROW, rowTop, TURN, WAIT } from "./timeline_data";
+import { arrangement, hiddenCount, laneCount } from "./timeline_lanes";
 import * as model from "./timeline_model";
-import { drawLanes, drawRuler, edges, Inks, OVERVIEW, type Picked, type Scene } from "./timeline_paint";
-import { KINDS, LaneName, length, percent, rangeQuery, span as spanTime, sum, TimeBar, whole } from "./times";
-import { screenKeys, theme } from "./ui";
+import { Menu, openMenu } from "./timeline_menu";
+import { goToLane, laneKey, LaneTable, Names, said, showHidden } from "./timeline_names";
+import { drawLanes, drawRuler, edges, Inks, OVERVIEW, overviews, type Picked, type Scene } from "./timeline_paint";
+import { KINDS, LaneName, length, percent, rangeQuery, span as spanTime, sum, sums, TimeBar, whole } from "./times";
+import { palette, screenKeys, theme } from "./ui";
 import { plural, running, took } from "./words";
 
 /* Rows of the table; more than that no reader wants at once. */
 const TABLE_ROWS = 400;
 const CLICK_PX = 4;
+/* So long a finger stays until it means the menu. */
+const HOLD_MS = 500;
 const figures = { draws: 0, drawMs: 0, lanes: 0, redraw: () => {} };
-
-/* --- Names --- */
-
-function Name({ block, scale }: { block: Block; scale: number }) {
-	const element = useRef<HTMLLIElement>(null);
-	const { id, lines } = block;
-	useLayoutEffect(() => {
-		element.current?.style.setProperty("inset-block-start", `${block.top}px`);
-		element.current?.style.setProperty("block-size", `${block.height}px`);
-	}, [block.top, block.height, scale]);
-	const lane = lanes.get(id);
-	const rows: string[] = [
-		...(lines.turns ? ["Turns"] : []),
-		...Array.from({ length: lines.calls }, (_, i) => (i ? "" : "Tools")),
-		...Array.from({ length: lines.parts }, (_, i) => (i ? "" : "Parts")),
-	];
-	return (
-		<li ref={element}>
-			<a class="lane" data-lane="state" href={routeTo(id)}>
-				{lane ? <State of={lane.state} /> : <State of="offline" />}
-				<LaneName id={id} />
-			</a>
-			{rows.map((word, i) => (
-				<span key={i} class="lane" aria-hidden={word ? undefined : "true"}>
-					{word}
-				</span>
-			))}
-		</li>
-	);
-}
 
 /* --- Words about a span --- */
 
-function outcome({ end, t, flags, kind }: Picked["span"]): string {
+/* The call that a wait held up. */
+function heldUp(lane: string, { t, line }: Picked["span"]) {
+	const at = line & PART_LINE ? PART : CALL;
+	return model.answer.value?.lanes.get(lane)?.spans.find((it) => it.kind === at && it.line === (line & ~PART_LINE) && it.t <= t && it.end >= t);
+}
+function outcome(lane: string, span: Picked["span"]): string {
+	const { end, t, flags, kind } = span;
 	const open = end === Number.POSITIVE_INFINITY;
 	const ms = (open ? brokerNow() : end) - t;
-	if (kind === WAIT) return open ? `waiting for you, ${running(ms)} so far` : `waited for you ${took(ms)}`;
+	if (kind === WAIT) {
+		if (open) return `waiting for you, ${running(ms)} so far`;
+		const name = flags & ALLOWED ? heldUp(lane, span)?.name : "";
+		return `waited for you ${took(ms)}${flags & ALLOWED ? `, then ${name ? `${plain(name)} was ` : ""}allowed` : ""}`;
+	}
 	if (open) return `goes on, ${running(ms)} so far`;
 	return `${flags & FAILED ? "failed after" : flags & CANCELLED ? "cancelled after" : "took"} ${took(ms)}`;
 }
 const KIND_WORDS = { [TURN]: "turn", [PART]: "part of a call", [WAIT]: "wait" } as Record<number, string>;
 const kindWords = (kind: number) => KIND_WORDS[kind] ?? "call";
 const times = ({ t, end }: Picked["span"]) =>
-	`${clockTime(t)} – ${end === Number.POSITIVE_INFINITY ? "now" : clockTime(end)}`;
+	end === Number.POSITIVE_INFINITY ? `${clockTime(t)} – now` : stretchWords(t, end);
 
 function SpanName({ span }: { span: Picked["span"] }) {
 	const name = exact(span.name || kindWords(span.kind));
@@ -82,8 +67,7 @@ function Tip() {
 		const scale = width / (view.to - view.from);
 		const [left, right] = edges(over.span, (t) => (t - view.from) * scale, brokerNow(), width);
 		const x = Math.max(8, Math.min(width - 260, (Math.max(0, left) + Math.min(width, right)) / 2 - 40));
-		const row = over.span.kind === TURN ? 1 : 1 + Number(block.lines.turns) + (over.span.kind === PART ? block.lines.calls : 0) + over.span.line;
-		const y = block.top + STATE_ROW + row * ROW + 4;
+		const y = block.top + rowTop(block, over.span.kind, over.span.line) + ROW + 4 + (block.top < model.pinnedHeight.value ? canvas.parentElement!.scrollTop : 0);
 		const scroller = canvas.parentElement!;
 		const below = y - scroller.scrollTop + tip.offsetHeight < scroller.clientHeight;
 		tip.style.insetInlineStart = `${canvas.offsetLeft + x}px`;
@@ -96,7 +80,7 @@ function Tip() {
 			<b>
 				<SpanName span={span} />
 			</b>
-			<i data-failed={span.flags & FAILED ? "" : undefined}>{outcome(span)}</i>
+			<i data-failed={span.flags & FAILED ? "" : undefined}>{outcome(over.lane, span)}</i>
 			<span>
 				{times(span)} · <LaneName id={over.lane} /> · {kindWords(span.kind)}
 			</span>
@@ -109,14 +93,17 @@ function Tip() {
 function scene(): Scene {
 	return {
 		view: model.view.value,
-		range: model.range.value,
+		ranges: model.ranges.value,
 		now: brokerNow(),
 		answer: model.answer.value,
 		overview: model.overview.value,
 		blocks: model.blocks.value,
+		lanes: model.shownBlocks.value,
 		scroll: scroller?.scrollTop ?? 0,
+		pinned: model.pinnedHeight.value,
 		hover: model.hover.value,
 		picked: model.picked.value,
+		like: model.like.value,
 		offline: model.offline.value,
 		stalled: model.stalled.value,
 	};
@@ -127,31 +114,53 @@ function openRow({ lane, span }: Picked) {
 	location.hash = routeTo(lane, span.row || null);
 }
 
-/* Fingers and mouse: drag pans, two fingers zoom, a click opens. */
+/* Fingers and mouse: drag pans, two fingers zoom, a click opens; the right button, or a finger
+ * that stays, has the span's menu, and dragged the right button draws a range out. */
 function handlePointers(canvas: HTMLCanvasElement) {
 	const down = new Map<number, { x: number; y: number }>();
 	let moved = 0;
+	let hold = 0;
+	let held = false;
+	let drawing: Drawing | null = null;
 	const point = (event: MouseEvent) => {
 		const box = canvas.getBoundingClientRect();
 		return { x: event.clientX - box.left, y: event.clientY - box.top };
 	};
 	const perPixel = () => (model.view.value.to - model.view.value.from) / Math.max(1, model.size.value.width);
+	const timeAt = (event: MouseEvent) => model.view.value.from + point(event).x * perPixel();
 	const under = (event: MouseEvent) => {
 		const { x, y } = point(event);
-		return model.at(x, y + (scroller?.scrollTop ?? 0));
+		return model.at(x, y, scroller?.scrollTop ?? 0);
 	};
 	const hoverOver = (next: Picked | null) => {
 		const was = model.hover.value;
 		if (was?.span !== next?.span) model.hover.value = next;
 		canvas.classList.toggle("over", next !== null);
 	};
+	const menuAt = (event: MouseEvent) => {
+		const it = under(event);
+		if (it) openMenu(it, event.clientX, event.clientY);
+	};
 	canvas.onpointerdown = (event) => {
-		if (event.button) return;
+		if (event.button !== 0 && event.button !== 2) return;
 		canvas.setPointerCapture(event.pointerId);
+		if (event.button === 2) {
+			drawing = drawRange(event, timeAt(event));
+			return;
+		}
 		down.set(event.pointerId, point(event));
 		moved = 0;
+		clearTimeout(hold);
+		held = false;
+		if (event.pointerType === "touch" && down.size === 1)
+			hold = setTimeout(() => {
+				held = true;
+				down.clear();
+				menuAt(event);
+			}, HOLD_MS);
 	};
 	canvas.onpointermove = (event) => {
+		if (drawing) return drawing.to(event, timeAt(event));
 		const at = point(event);
 		const last = down.get(event.pointerId);
 		if (!last) return hoverOver(under(event));
@@ -159,6 +168,7 @@ function handlePointers(canvas: HTMLCanvasElement) {
 		down.set(event.pointerId, at);
 		moved += Math.abs(at.x - last.x) + Math.abs(at.y - last.y);
 		if (moved < CLICK_PX) return;
+		clearTimeout(hold);
 		hoverOver(null);
 		const other = others[0];
 		if (other) {
@@ -171,6 +181,12 @@ function handlePointers(canvas: HTMLCanvasElement) {
 		if (scroller) scroller.scrollTop += last.y - at.y;
 	};
 	canvas.onpointerup = (event) => {
+		clearTimeout(hold);
+		if (drawing && event.button === 2) {
+			if (!drawing.moved()) menuAt(event);
+			drawing = null;
+			return;
+		}
 		if (!down.delete(event.pointerId) || moved >= CLICK_PX) return;
 		const it = under(event);
 		if (!it) model.picked.value = null;
@@ -178,9 +194,12 @@ function handlePointers(canvas: HTMLCanvasElement) {
 		else openRow(it);
 	};
 	canvas.onpointercancel = (event) => {
+		clearTimeout(hold);
+		drawing = null;
 		down.delete(event.pointerId);
 	};
 	canvas.onpointerleave = () => hoverOver(null);
+	canvas.oncontextmenu = (event) => event.preventDefault();
 	const wheel = (event: WheelEvent) => {
 		event.preventDefault();
 		const lines = event.deltaMode === 1 ? 16 : 1;
@@ -191,13 +210,41 @@ function handlePointers(canvas: HTMLCanvasElement) {
 		const by = Math.exp(Math.max(-1, Math.min(1, (event.deltaY * lines) / 400)));
 		model.zoom(by, model.view.value.from + point(event).x * perPixel());
 	};
+	/* The click that a browser makes of a finger would take the focus from the menu. */
+	const lift = (event: TouchEvent) => {
+		if (held) event.preventDefault();
+	};
 	canvas.addEventListener("wheel", wheel, { passive: false });
-	return () => canvas.removeEventListener("wheel", wheel);
+	canvas.addEventListener("touchend", lift, { passive: false });
+	return () => {
+		canvas.removeEventListener("wheel", wheel);
+		canvas.removeEventListener("touchend", lift);
+	};
+}
+
+/* A range that is drawn out; with Shift it is one more, beside those that are there. */
+interface Drawing {
+	to: (event: MouseEvent, t: number) => void;
+	moved: () => boolean;
+}
+function drawRange(begun: MouseEvent, from: number): Drawing {
+	const others = begun.shiftKey ? model.ranges.value : [];
+	let moved = false;
+	return {
+		to: (event, to) => {
+			moved ||= Math.abs(event.clientX - begun.clientX) >= CLICK_PX;
+			if (!moved) return;
+			/* A range does not run away while it is drawn out. */
+			model.follow.value = false;
+			model.setRanges([...others, { from: Math.min(from, to), to: Math.max(from, to) }]);
+		},
+		moved: () => moved,
+	};
 }
 
 /* Below: a range is drawn out. Above: the view goes there. */
 function handleRuler(canvas: HTMLCanvasElement) {
-	let from: number | null = null;
+	let drawing: Drawing | null = null;
 	let above = false;
 	const x = (event: MouseEvent) => Math.max(0, Math.min(canvas.clientWidth, event.clientX - canvas.getBoundingClientRect().left));
 	const time = (at: number) => model.view.value.from + (at / canvas.clientWidth) * (model.view.value.to - model.view.value.from);
@@ -211,24 +258,20 @@ function handleRuler(canvas: HTMLCanvasElement) {
 		if (event.button) return;
 		canvas.setPointerCapture(event.pointerId);
 		above = event.clientY - canvas.getBoundingClientRect().top < OVERVIEW;
-		from = x(event);
+		drawing = above ? null : drawRange(event, time(x(event)));
 		if (above) go(event);
 	};
 	canvas.onpointermove = (event) => {
-		if (from === null) return;
-		if (above) return go(event);
-		const to = x(event);
-		if (Math.abs(to - from) < CLICK_PX) return;
-		/* A range does not run away while it is drawn out. */
-		model.follow.value = false;
-		model.setRange({ from: time(Math.min(from, to)), to: time(Math.max(from, to)) });
+		if (above) go(event);
+		else drawing?.to(event, time(x(event)));
 	};
 	canvas.onpointerup = (event) => {
-		if (from !== null && !above && Math.abs(x(event) - from) < CLICK_PX) model.setRange(null);
-		from = null;
+		if (drawing && !drawing.moved() && !event.shiftKey) model.setRanges([]);
+		canvas.onpointercancel!(event);
 	};
 	canvas.onpointercancel = () => {
-		from = null;
+		drawing = null;
+		above = false;
 	};
 	const wheel = (event: WheelEvent) => {
 		event.preventDefault();
@@ -244,8 +287,10 @@ function paint(body: HTMLCanvasElement, head: HTMLCanvasElement, inks: Inks) {
 	if (!width) return;
 	const begun = performance.now();
 	const now = scene();
-	figures.lanes = drawLanes(body, inks, now, width, height);
-	drawRuler(head, inks, now, width);
+	timed(PAINT, () => {
+		figures.lanes = drawLanes(body, inks, now, width, height);
+		drawRuler(head, inks, now, width);
+	});
 	figures.drawMs = performance.now() - begun;
 	figures.draws++;
 }
@@ -331,13 +376,21 @@ function Canvases() {
 					{model.overview.value ? (
 						<>
 							<span class="desk">All, from </span>
-							{clockTime(model.overview.value.from)}
+							{moment(model.overview.value.from)}
 						</>
 					) : null}
 				</p>
 				<canvas ref={head} role="img" aria-label={rulerWords()} />
 			</div>
-			<div ref={box} class="lanes" tabIndex={0} role="group" aria-label="Lanes" data-off={model.asTable.value || undefined}>
+			<div
+				ref={box}
+				class="lanes"
+				tabIndex={0}
+				role="group"
+				aria-label="Lanes"
+				data-off={model.asTable.value || undefined}
+				onContextMenu={menuByKey}
+			>
 				<Names list={list} />
 				<canvas
 					ref={body}
@@ -347,57 +400,46 @@ function Canvases() {
 				<i ref={probe} class="hidden" aria-hidden="true" />
 				<Tip />
 			</div>
+			<Menu />
 		</>
 	);
 }
 
-function rulerWords(): string {
-	const range = model.range.value;
-	return range
-		? `Overview and ruler; range ${clockTime(range.from)} to ${clockTime(range.to)}`
-		: "Overview and ruler; no range";
+/* The menu key has no place of its own: the menu is where the picked span is. */
+function menuByKey(event: MouseEvent) {
+	const it = model.picked.value;
+	if (event.target !== scroller || !it) return;
+	const place = model.places(scroller).find(({ lane, t, kind, line }) => lane === it.lane && t === it.span.t && kind === it.span.kind && line === it.span.line);
+	if (!place) return;
+	event.preventDefault();
+	openMenu(it, Math.max(place.x, 0) + 8, place.y + place.height);
 }
 
-/* Only lanes in sight have names in the page. */
-function Names({ list }: { list: { current: HTMLUListElement | null } }) {
-	const blocks = model.blocks.value;
-	const top = model.scrollTop.value;
-	const height = model.size.value.height || 1000;
-	const first = Math.max(0, blockAt(blocks, top) - 2);
-	const shown = blocks.slice(first, blockAt(blocks, top + height) + 3);
-	useEffect(() => {
-		const box = list.current?.parentElement;
-		if (!box) return;
-		const read = () => {
-			model.scrollTop.value = box.scrollTop;
-		};
-		box.addEventListener("scroll", read, { passive: true });
-		return () => box.removeEventListener("scroll", read);
-	}, []);
-	return (
-		<ul ref={list}>
-			{shown.map((block) => (
-				<Name key={block.id} block={block} scale={0} />
-			))}
-		</ul>
-	);
+function rulerWords(): string {
+	const ranges = model.ranges.value.map(({ from, to }) => `${clockTime(from)} to ${clockTime(to)}`);
+	return ranges.length
+		? `Overview and ruler; ${ranges.length > 1 ? "ranges" : "range"} ${ranges.join(", ")}`
+		: "Overview and ruler; no range";
 }
 
 /* --- The same facts as a table --- */
 
 function Table() {
-	const { from, to } = model.range.value ?? model.view.value;
+	const ranges = model.ranges.value;
+	const within = ranges.length ? ranges : [model.view.value];
+	const [from, to] = [within[0]!.from, within.at(-1)!.to];
 	const found = model.answer.value;
 	const rows: Picked[] = [];
 	for (const { id } of model.blocks.value)
 		for (const span of found?.lanes.get(id)?.spans ?? [])
-			if (span.t < to && span.end > from) rows.push({ lane: id, span });
+			if (within.some((it) => span.t < it.to && span.end > it.from)) rows.push({ lane: id, span });
 	const shown = rows.slice(0, TABLE_ROWS);
 	return (
 		<div class="as-table" tabIndex={0} role="group" aria-label="Spans in the view">
+			<LaneTable />
 			<table class="figures">
 				<caption class="quiet">
-					{clockTime(from)} – {clockTime(to)}: {plural(rows.length, "span")}
+					{stretchWords(from, to)}: {plural(rows.length, "span")}
 					{rows.length > shown.length ? `, the first ${shown.length} here` : ""}. What is shorter than a
 					column, {spanTime((to - from) / Math.max(1, model.size.value.width))}, is in the report.
 				</caption>
@@ -425,7 +467,7 @@ function Table() {
 							</td>
 							<td>{clockTime(span.t)}</td>
 							<td>{span.end === Number.POSITIVE_INFINITY ? "open" : clockTime(span.end)}</td>
-							<td>{outcome(span)}</td>
+							<td>{outcome(lane, span)}</td>
 						</tr>
 					))}
 				</tbody>
@@ -437,21 +479,29 @@ function Table() {
 /* --- The range, and what the time went into in it --- */
 
 function Strip() {
-	const range = model.range.value;
+	const ranges = model.ranges.value;
 	const report = model.rangeReport.value;
-	if (!range) return null;
+	if (!ranges.length) return null;
+	const several = ranges.length > 1;
 	const all = report ? whole(report.total) : 0;
 	const busy = report?.lanes.filter((lane) => lane.model + lane.tool + lane.you > 0).length ?? 0;
 	return (
-		<section class="strip" aria-label="Report of the range">
+		<section class="strip" aria-label={several ? "Report of the ranges" : "Report of the range"}>
 			<div>
 				<p class="strip-head">
-					<b>{length(range.to - range.from)}</b>
+					<b>{length(ranges.reduce((ms, { from, to }) => ms + to - from, 0))}</b>
+					{several ? <span class="quiet">in {ranges.length} ranges</span> : null}
 					<span class="quiet desk">
 						{report ? `${plural(busy, "busy lane")}, ${sum(all)} in all` : ""}
 					</span>
-					<a class="link" href={`#/report?${rangeQuery(range, model.only())}`}>
-						Report of this range
+					<a class="link" href={`#/report?${rangeQuery(ranges, model.only())}`}>
+						{several ? (
+							<>
+								Report<span class="desk"> of these ranges</span>
+							</>
+						) : (
+							"Report of this range"
+						)}
 					</a>
 				</p>
 				{report ? (
@@ -462,7 +512,7 @@ function Strip() {
 								<li key={kind}>
 									<span class="swatch" data-time={kind} />
 									{word}
-									<span class="number">{sum(report.total[kind])}</span>
+									<span class="number">{sums(report.total)[kind]}</span>
 									<span class="number">{percent(report.total[kind], all)}</span>
 								</li>
 							))}
@@ -474,7 +524,7 @@ function Strip() {
 				<table class="figures">
 					<thead>
 						<tr>
-							<th scope="col">Longest in range</th>
+							<th scope="col">{several ? "Longest in the ranges" : "Longest in range"}</th>
 							<th scope="col">count</th>
 							<th scope="col" aria-sort="descending">
 								self ↓
@@ -507,6 +557,11 @@ function Strip() {
 
 /* --- Keys --- */
 
+function showTable() {
+	model.asTable.value = !model.asTable.value;
+	model.keep();
+}
+
 function takeKey(event: KeyboardEvent, key: string): boolean {
 	const target = event.target as HTMLElement;
 	const wide = model.view.value.to - model.view.value.from;
@@ -516,6 +571,7 @@ function takeKey(event: KeyboardEvent, key: string): boolean {
 		model.neighbour(by, event.altKey ? "name in lane" : event.shiftKey ? "name" : "row");
 		return true;
 	}
+	if (laneKey(event, key)) return true;
 	if (event.altKey) return false;
 	switch (key) {
 		case "w":
@@ -542,6 +598,9 @@ function takeKey(event: KeyboardEvent, key: string): boolean {
 		case "r":
 			model.pickedToRange();
 			return true;
+		case "v":
+			showTable();
+			return true;
 		case "Escape":
 			model.clear();
 			return true;
@@ -567,20 +626,31 @@ function publish() {
 		get lanes() {
 			return figures.lanes;
 		},
+		get overviews() {
+			return overviews();
+		},
 		get requests() {
 			return model.asked.requests;
 		},
 		get view() {
 			return model.view.value;
 		},
+		/* From the first to the last of the ranges. */
 		get range() {
-			return model.range.value;
+			const all = model.ranges.value;
+			return all.length ? { from: all[0]!.from, to: all.at(-1)!.to } : null;
+		},
+		get ranges() {
+			return model.ranges.value;
 		},
 		get follow() {
 			return model.follow.value;
 		},
 		get picked() {
 			return model.picked.value;
+		},
+		get like() {
+			return model.like.value;
 		},
 		get answer() {
 			const { from, to, width } = model.answer.value ?? {};
@@ -596,11 +666,12 @@ function publish() {
 
 export function Timeline({ query }: { query: string }) {
 	useLayoutEffect(() => model.readQuery(query), [query]);
-	useEffect(() => {
+	useLayoutEffect(() => {
 		screenKeys.take = takeKey;
+		screenKeys.goToLane = goToLane;
 		const unpublish = publish();
 		return () => {
-			screenKeys.take = null;
+			screenKeys.take = screenKeys.goToLane = null;
 			unpublish();
 		};
 	}, []);
@@ -613,14 +684,26 @@ export function Timeline({ query }: { query: string }) {
 					type="search"
 					aria-label="Filter lanes"
 					placeholder="Filter lanes"
-					value={model.filter.value}
-					onInput={(event) => model.setFilter(event.currentTarget.value)}
+					value={arrangement.value.filter}
+					onInput={(event) => model.arrange({ ...arrangement.value, filter: event.currentTarget.value }, true)}
 					onKeyDown={(event) => {
 						if (event.key === "Escape") event.currentTarget.blur();
 					}}
 				/>
 				<span class="quiet lane-count">
-					{model.blocks.value.length} of {plural(model.laneCount.value, "lane")}
+					{model.blocks.value.length} of {plural(laneCount.value, "lane")}
+				</span>
+				{/* A phone has no room for the field. */}
+				<button class="button find-lane" type="button" title="Ctrl P" onClick={() => (palette.value = "lanes")}>
+					Find
+				</button>
+				{hiddenCount.value ? (
+					<button class="button" data-weight="bare" type="button" title="Shift H" onClick={showHidden}>
+						Show {hiddenCount.value} hidden
+					</button>
+				) : null}
+				<span class="hidden" role="status">
+					{said.value}
 				</span>
 				<button
 					class="button"
@@ -638,12 +721,9 @@ export function Timeline({ query }: { query: string }) {
 					data-weight={model.asTable.value ? undefined : "bare"}
 					type="button"
 					aria-pressed={model.asTable.value}
-					onClick={() => {
-						model.asTable.value = !model.asTable.value;
-						model.keep();
-					}}
+					onClick={showTable}
 				>
-					As table
+					As table <kbd>V</kbd>
 				</button>
 				{model.failed.value ? (
 					<span class="warning" role="alert">
@@ -666,9 +746,9 @@ function ViewWords() {
 	const pixel = (to - from) / Math.max(1, width);
 	return (
 		<span class="span">
-			{found && found.completeFrom > from ? `complete from ${clockTime(found.completeFrom)} · ` : ""}
-			{clockTime(from)} – {clockTime(to)}, {utc.value ? "UTC" : "local"} · 1 px is{" "}
-			{pixel < 1000 ? `${pixel.toFixed(pixel < 10 ? 1 : 0)} ms` : length(pixel)}
+			{found && found.completeFrom > from ? `complete from ${moment(found.completeFrom)} · ` : ""}
+			{stretchWords(from, to)}, {utc.value ? "UTC" : "local"} · 1 px is{" "}
+			{pixel < 1000 ? `${pixel.toFixed(pixel < 1 ? 2 : pixel < 10 ? 1 : 0)} ms` : length(pixel)}
 		</span>
 	);
 }

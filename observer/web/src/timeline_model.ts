@@ -2,14 +2,17 @@
 
 import { batch, computed, signal } from "@preact/signals";
 import { request as get } from "./api";
+import { DECODE, LAYOUT, timed } from "./phases";
 import { keepQuery } from "./session";
-import { brokerNow, lanes as known } from "./store";
-import { type Answer, blockAt, decode, growLines, layOut, type Lines, rowTop, type Span } from "./timeline_data";
-import { edges, type Picked, type Stretch } from "./timeline_paint";
-import { Asker, askReport, laneWords, type Report } from "./times";
+import { brokerNow, lanes } from "./store";
+import { type Answer, type Block, blockAt, decode, growLines, layOut, rowTop, type Span } from "./timeline_data";
+import { edges, type Picked } from "./timeline_paint";
+import { type Arrangement, arrangement, others, pinnedCount, readArrangement, shownIds, writeArrangement } from "./timeline_lanes";
+import { Asker, askReport, joined, pairOf as pair, rangeOf, rangeQuery, readPair, type Report, type Stretch } from "./times";
 
 const MINUTE_MS = 60_000;
 const FIRST_MS = 10 * MINUTE_MS;
+const FRESH_MIN_MS = 10_000;
 const VIEW_MIN_MS = 20;
 const VIEW_MAX_MS = 20 * 365 * 86_400_000;
 const REFRESH_MS = 2000;
@@ -20,43 +23,54 @@ const AHEAD = 0.04;
 const OVERSCAN = 0.5;
 /* Longer lists of lanes are not put in an address: all are asked for. */
 const NAMED_MAX = 20;
+/* Letters that come faster than this are of one word. */
+const STEP_MS = 2000;
 
 export const view = signal<Stretch>({ from: 0, to: 1 });
 export const follow = signal(true);
-export const range = signal<Stretch | null>(null);
-export const filter = signal("");
+/* What is reported about: by time, none touching another. */
+export const ranges = signal<readonly Stretch[]>([]);
 export const asTable = signal(false);
 export const answer = signal<Answer | null>(null);
 export const overview = signal<Answer | null>(null);
 export const picked = signal<Picked | null>(null);
 export const hover = signal<Picked | null>(null);
+/* Every span of this name is marked. */
+export const like = signal<string | null>(null);
 export const failed = signal("");
 export const rangeReport = signal<Report | null>(null);
 export const size = signal({ width: 0, height: 0 });
-const lines = new Map<string, Lines>();
+/* A block for each lane that was ever here; where it lies is written into it. */
+const known = new Map<string, Block>();
 const linesChanged = signal(0);
 
-/* In an order that nothing the agents do changes. */
-const words = computed(() => {
-	const ids = new Set([...known.ids.value, ...(overview.value?.lanes.keys() ?? []), ...(answer.value?.lanes.keys() ?? [])]);
-	return [...ids].map((id) => [laneWords(id), id] as const).sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] < b[1] ? -1 : 1));
-});
-export const laneCount = computed(() => words.value.length);
-const shownIds = computed(() => {
-	const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-	return words.value
-		.filter(([name]) => !wanted.length || wanted.some((word) => name.toLowerCase().includes(word)))
-		.map(([, id]) => id);
-});
-export const blocks = computed(() => {
+function blockOf(id: string): Block {
+	let block = known.get(id);
+	if (!block) {
+		block = { id, lines: { turns: false, calls: 0, parts: 0, values: 0 }, top: 0, height: 0 };
+		known.set(id, block);
+	}
+	return block;
+}
+
+export const shownBlocks = computed(() => shownIds.value.map(blockOf));
+/* A new list whenever one of them lies elsewhere. */
+export const blocks = computed((): readonly Block[] => {
 	linesChanged.value;
-	return layOut(shownIds.value, lines);
+	timed(LAYOUT, () => layOut(shownBlocks.value));
+	return shownBlocks.value.slice();
 });
 export const total = computed(() => {
 	const last = blocks.value.at(-1);
 	return last ? last.top + last.height : 0;
 });
-const inState = (state: string) => new Set(shownIds.value.filter((id) => known.get(id)?.state === state));
+/* Pinned lanes stay on top, in so many pixels; not when they leave too little to the others. */
+export const pinnedHeight = computed(() => {
+	const last = blocks.value[pinnedCount.value - 1];
+	const high = last ? last.top + last.height : 0;
+	return high > 0.6 * size.value.height ? 0 : high;
+});
+const inState = (state: string) => new Set(shownIds.value.filter((id) => lanes.still(id)?.state === state));
 export const offline = computed(() => inState("offline"));
 export const stalled = computed(() => inState("stalled"));
 
@@ -67,9 +81,13 @@ let timer = 0;
 let open = false;
 let overviewAtMs = Number.NEGATIVE_INFINITY;
 let wantFit = false;
+/* The reader has not said how much is in view: all there is, up to FIRST_MS. */
+let fresh = true;
 
-export const only = () =>
-	filter.value && shownIds.value.length <= NAMED_MAX ? shownIds.value.join(",") : "";
+export const only = () => {
+	const { filter, hidden } = arrangement.value;
+	return (filter || hidden.length) && shownIds.value.length <= NAMED_MAX ? shownIds.value.join(",") : "";
+};
 
 async function ask(stretch: Stretch | null, width: number): Promise<Answer> {
 	const id = ++asked.requests;
@@ -77,11 +95,12 @@ async function ask(stretch: Stretch | null, width: number): Promise<Answer> {
 	if (stretch) {
 		query.set("from", String(Math.max(0, Math.floor(stretch.from))));
 		query.set("to", String(Math.max(1, Math.ceil(stretch.to))));
-		const lanes = only();
-		if (lanes) query.set("lanes", lanes);
+		const named = only();
+		if (named) query.set("lanes", named);
 	}
 	const response = await get(`/api/timeline?${query}`);
-	const found = decode(await response.arrayBuffer());
+	const bytes = await response.arrayBuffer();
+	const found = timed(DECODE, () => decode(bytes, answer.peek()));
 	if (found.request !== id) throw new Error("the answer is to another question");
 	return found;
 }
@@ -91,11 +110,20 @@ export const asker = new Asker<Answer>((error) => {
 	later();
 }, true);
 
+/* Lanes that the fleet has not, or no more. */
+function know(found: Answer) {
+	const more = [...found.lanes.keys()].filter((id) => !others.value.includes(id) && !lanes.get(id));
+	if (more.length) others.value = [...others.value, ...more];
+}
+
 function take(found: Answer) {
 	batch(() => {
-		if (growLines(lines, found)) linesChanged.value++;
+		let grown = false;
+		for (const { id, lines } of found.lanes.values()) grown = growLines(blockOf(id).lines, lines) || grown;
+		if (grown) linesChanged.value++;
 		answer.value = found;
 		failed.value = "";
+		know(found);
 	});
 	later();
 }
@@ -127,7 +155,9 @@ function askOverview() {
 		(found) => {
 			overviewAtMs = performance.now();
 			overview.value = found;
+			know(found);
 			if (wantFit) fit();
+			tick();
 			askView();
 		},
 	);
@@ -147,7 +177,14 @@ export function start() {
 	askOverview();
 	const onVisible = () => (document.hidden ? clearTimeout(timer) : askView());
 	document.addEventListener("visibilitychange", onVisible);
+	/* Back and forward: the address says how the lanes lay. */
+	const onStep = () => {
+		const [, query] = /^#\/timeline(?:\?(.*))?$/.exec(location.hash) ?? [];
+		if (query !== undefined || location.hash === "#/timeline") readQuery(query ?? "");
+	};
+	addEventListener("popstate", onStep);
 	return () => {
+		removeEventListener("popstate", onStep);
 		open = false;
 		clearTimeout(timer);
 		asker.forget();
@@ -162,14 +199,14 @@ const strip = new Asker<Report>(() => {
 	rangeReport.value = null;
 }, true);
 
-export function setRange(next: Stretch | null) {
-	range.value = next && next.to - next.from >= 1 ? next : null;
-	const now = range.value;
-	if (now)
+export function setRanges(next: readonly Stretch[]) {
+	ranges.value = joined(next);
+	const now = ranges.value;
+	if (now.length)
 		strip.ask(
-			() => askReport("flat", now, only()),
+			() => askReport("flat", rangeOf(now), only()),
 			(found) => {
-				if (range.value) rangeReport.value = found;
+				if (ranges.value.length) rangeReport.value = found;
 			},
 		);
 	else {
@@ -185,6 +222,7 @@ export function setView(from: number, to: number) {
 	const span = Math.min(VIEW_MAX_MS, Math.max(VIEW_MIN_MS, to - from));
 	const middle = (from + to) / 2;
 	const start = Math.max(0, span === to - from ? from : middle - span / 2);
+	fresh = false;
 	view.value = { from: start, to: start + span };
 	ensure();
 	keep();
@@ -199,9 +237,15 @@ export function zoom(by: number, t = (view.value.from + view.value.to) / 2) {
 	const about = follow.value ? brokerNow() : t;
 	setView(about - (about - from) * by, about + (to - about) * by);
 }
+/* As much as shows what is known from its first moment on. */
+function freshSpan(): number {
+	const { from } = overview.value ?? {};
+	if (from === undefined) return FIRST_MS;
+	return Math.max(FRESH_MIN_MS, Math.min(FIRST_MS, ((brokerNow() - from) * (1 + AHEAD)) / (1 - AHEAD)));
+}
 export function tick() {
 	if (!follow.value) return;
-	const span = view.value.to - view.value.from;
+	const span = fresh ? freshSpan() : view.value.to - view.value.from;
 	const to = brokerNow() + span * AHEAD;
 	view.value = { from: Math.max(0, to - span), to };
 	ensure();
@@ -220,6 +264,7 @@ export function fit() {
 	const pad = Math.max(1000, (now - all.from) * AHEAD);
 	setView(all.from - pad / 2, now + pad);
 }
+let centred: { span: Span; view: Stretch } | null = null;
 export function centre() {
 	const { span } = picked.value ?? {};
 	if (!span) return;
@@ -228,20 +273,36 @@ export function centre() {
 	const middle = (span.t + end) / 2;
 	const wide = view.value.to - view.value.from;
 	/* Again: the span fills the view. */
-	const there = Math.abs((view.value.from + view.value.to) / 2 - middle) < wide / 1000;
+	const there = centred?.span === span && centred.view === view.value;
 	const half = there ? Math.max(VIEW_MIN_MS, end - span.t) * 0.6 : wide / 2;
 	setView(middle - half, middle + half);
+	centred = { span, view: view.value };
 }
 export function pickedToRange() {
 	const { span } = picked.value ?? {};
-	if (span) setRange({ from: span.t, to: Math.min(span.end, brokerNow()) });
+	if (span) setRanges([{ from: span.t, to: Math.min(span.end, brokerNow()) }]);
 }
 export function clear() {
 	batch(() => {
 		picked.value = null;
 		hover.value = null;
+		like.value = null;
 	});
-	setRange(null);
+	setRanges([]);
+}
+/* The report's address for what has this name: in the ranges if there are any. */
+export function instances(name: string): string {
+	const query = ranges.value.length ? rangeQuery(ranges.value, only()) : "";
+	return `${query}${query && "&"}${new URLSearchParams({ view: "live", q: `"${name}"` })}`;
+}
+/* How many that are marked are in view. */
+export function countLike(): number {
+	const { from, to } = view.value;
+	let count = 0;
+	for (const { id } of blocks.value)
+		for (const { kind, name, t, end } of answer.value?.lanes.get(id)?.spans ?? [])
+			if (kind !== 0 && name === like.value && t < to && end > from) count++;
+	return count;
 }
 
 /* The span before or after the picked one: of its row, or of the same name anywhere or in its
@@ -273,7 +334,8 @@ export function neighbour(by: 1 | -1, like: "row" | "name" | "name in lane") {
 }
 
 /* What lies at a point of the canvas: the shortest, and waits before what they are part of. */
-export function at(x: number, y: number): Picked | null {
+export function at(x: number, down: number, scroll: number): Picked | null {
+	const y = down < pinnedHeight.value ? down : down + scroll;
 	const block = blocks.value[blockAt(blocks.value, y)];
 	const lane = block && answer.value?.lanes.get(block.id);
 	if (!block || !lane) return null;
@@ -281,7 +343,7 @@ export function at(x: number, y: number): Picked | null {
 	const place = (t: number) => (t - view.value.from) * scale;
 	let best: Span | null = null;
 	for (const span of lane.spans) {
-		const top = block.top + rowTop(block, span);
+		const top = block.top + rowTop(block, span.kind, span.line);
 		const [left, right] = edges(span, place, brokerNow(), size.value.width);
 		if (y < top || y >= top + 21 || x < left - 1 || x > right + 1) continue;
 		if (!best || Math.min(span.end, brokerNow()) - span.t <= Math.min(best.end, brokerNow()) - best.t) best = span;
@@ -291,13 +353,8 @@ export function at(x: number, y: number): Picked | null {
 
 /* --- The address --- */
 
-const pair = ({ from, to }: Stretch) => `${Math.round(from)}-${Math.round(to)}`;
-function readPair(text: string | null): Stretch | null {
-	const [, a, b] = /^(\d{1,15})-(\d{1,15})$/.exec(text ?? "") ?? [];
-	return a && b && Number(b) > Number(a) ? { from: Number(a), to: Number(b) } : null;
-}
-
 let keepTimer = 0;
+let pushed = 0;
 /* Browsers refuse an address that changes with every frame. */
 export function keep() {
 	clearTimeout(keepTimer);
@@ -305,13 +362,28 @@ export function keep() {
 		if (open) keepQuery("timeline", toQuery());
 	}, 150);
 }
+/* What was before is a step back; letters typed one after another are one step. */
+export function arrange(next: Arrangement | null, typed = false) {
+	if (!next) return;
+	const before = toQuery();
+	arrangement.value = next;
+	const now = performance.now();
+	if (!typed || now - pushed > STEP_MS) {
+		clearTimeout(keepTimer);
+		keepQuery("timeline", before);
+		keepQuery("timeline", toQuery(), true);
+	} else keep();
+	pushed = typed ? now : 0;
+	askView();
+	if (ranges.value.length) setRanges(ranges.value);
+}
 function toQuery() {
 	const query = new URLSearchParams();
 	const span = Math.round(view.value.to - view.value.from);
 	if (!follow.value) query.set("view", pair(view.value));
-	else if (span !== FIRST_MS) query.set("follow", String(span));
-	if (range.value) query.set("range", pair(range.value));
-	if (filter.value) query.set("q", filter.value);
+	else if (!fresh) query.set("follow", String(span));
+	if (ranges.value.length) query.set("range", ranges.value.map(pair).join(","));
+	writeArrangement(query);
 	if (asTable.value) query.set("table", "1");
 	return query;
 }
@@ -320,28 +392,23 @@ export function readQuery(text: string) {
 	const fixed = readPair(query.get("view"));
 	const span = Number(query.get("follow"));
 	batch(() => {
-		filter.value = query.get("q") ?? "";
+		arrangement.value = readArrangement(query);
 		asTable.value = query.get("table") === "1";
 		picked.value = null;
 		follow.value = !fixed;
 		const to = brokerNow();
-		const wide = span >= VIEW_MIN_MS && span <= VIEW_MAX_MS ? span : FIRST_MS;
+		const said = span >= VIEW_MIN_MS && span <= VIEW_MAX_MS;
+		fresh = !fixed && !said;
+		const wide = said ? span : freshSpan();
 		view.value = fixed ?? { from: to - wide, to };
 	});
 	tick();
 	ensure();
-	setRange(readPair(query.get("range")));
+	setRanges((query.get("range") ?? "").split(",").flatMap((text) => readPair(text) ?? []));
 }
 
 
 export const scrollTop = signal(0);
-
-export function setFilter(text: string) {
-	filter.value = text;
-	askView();
-	if (range.value) setRange(range.value);
-	keep();
-}
 
 /* Where the spans in sight are in the window: the canvas says nothing by itself. */
 export function places(scroller: HTMLElement | null) {
@@ -357,7 +424,7 @@ export function places(scroller: HTMLElement | null) {
 				...span,
 				open: span.end === Number.POSITIVE_INFINITY,
 				x: box.left + left,
-				y: box.top + block.top + rowTop(block, span) - scroller.scrollTop,
+				y: box.top + block.top + rowTop(block, span.kind, span.line) - (block.top < pinnedHeight.value ? 0 : scroller.scrollTop),
 				width: right - left,
 				height: 21,
 			};

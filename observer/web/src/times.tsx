@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { getJson } from "./api";
 import { exact } from "./plain";
-import { agents, channelOf, lanes, nameOf } from "./store";
+import { agents, channelWords, lanes, nameOf } from "./store";
 import { running } from "./words";
 
 export type TimeKind = "model" | "tool" | "you" | "idle";
@@ -54,12 +54,47 @@ export type View = "flat" | "top-down" | "bottom-up" | "live";
 export interface Range {
 	from: number | null;
 	to: number | null;
+	/* "a-b,c-d" where it has holes: only what is in these. */
+	ranges?: string;
 }
 
-export function askReport(view: View, { from, to }: Range, only: string): Promise<Report> {
+/* --- Several ranges --- */
+
+export interface Stretch {
+	from: number;
+	to: number;
+}
+/* As many as the broker takes. */
+export const RANGES_MAX = 16;
+
+/* By time; those that touch are one, what is shorter than a millisecond is none. */
+export function joined(list: readonly Stretch[]): Stretch[] {
+	const out: Stretch[] = [];
+	const sorted = list.filter(({ from, to }) => to - from >= 1).sort((a, b) => a.from - b.from);
+	for (const { from, to } of sorted) {
+		const last = out.at(-1);
+		if (last && from <= last.to) last.to = Math.max(last.to, to);
+		else out.push({ from, to });
+	}
+	return out.slice(0, RANGES_MAX);
+}
+export const pairOf = ({ from, to }: Stretch) => `${Math.round(from)}-${Math.round(to)}`;
+export function readPair(text: string | null): Stretch | null {
+	const [, a, b] = /^(\d{1,15})-(\d{1,15})$/.exec(text ?? "") ?? [];
+	return a && b && Number(b) > Number(a) ? { from: Number(a), to: Number(b) } : null;
+}
+/* What is asked about: from the first to the last of them, less what is between. */
+export const rangeOf = (list: readonly Stretch[]): Range => ({
+	from: list[0]!.from,
+	to: list.at(-1)!.to,
+	...(list.length > 1 ? { ranges: list.map(pairOf).join(",") } : {}),
+});
+
+export function askReport(view: View, { from, to, ranges }: Range, only: string): Promise<Report> {
 	const query = new URLSearchParams({ view });
 	if (from !== null) query.set("from", String(Math.max(0, Math.floor(from))));
 	if (to !== null) query.set("to", String(Math.max(1, Math.ceil(to))));
+	if (ranges) query.set("ranges", ranges);
 	if (only) query.set("lanes", only);
 	return getJson<Report>(`/api/report?${query}`);
 }
@@ -112,25 +147,47 @@ export class Asker<T> {
 	}
 }
 
-/* The report's address for a range. */
-export function rangeQuery({ from, to }: { from: number; to: number }, only: string): string {
+/* The report's address for ranges. */
+export function rangeQuery(list: readonly Stretch[], only: string): string {
+	const { from, to, ranges } = rangeOf(list);
 	const query = new URLSearchParams({
-		from: String(Math.floor(from)),
-		to: String(Math.ceil(to)),
+		from: String(Math.floor(from!)),
+		to: String(Math.ceil(to!)),
 	});
+	if (ranges) query.set("ranges", ranges);
 	if (only) query.set("lanes", only);
 	return query.toString();
 }
 
-/* 0.3 s, 31.0 s, 2:51: how long one thing took. */
+/* Less would be said as nothing. */
+const FINE_MS = 50;
+/* 14 ms, 0.3 s, 31.0 s, 2:51: how long one thing took. */
 export const span = (ms: number) =>
-	ms < 60_000 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : running(ms);
+	ms > 0 && ms < FINE_MS ? `${Math.ceil(ms)} ms` : ms < 60_000 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : running(ms);
 /* 4.1 s, 0:58, 19:48: a sum. */
 export const sum = (ms: number) =>
-	ms < 10_000 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : running(ms);
+	ms > 0 && ms < FINE_MS ? `${Math.ceil(ms)} ms` : ms < 10_000 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : running(ms);
+/* What the whole is counted in, and its parts with it. */
+const unitOf = (all: number) => (all < FINE_MS ? 1 : all < 10_000 ? 100 : 1000);
+/* The parts as they are shown add up to the whole as it is shown: those that lost the most by
+ * being cut get what is missing. What is less than the unit is said as it is. */
+export function sums(times: Times): Record<TimeKind, string> {
+	const all = whole(times);
+	const unit = unitOf(all);
+	const shown = unit === 1 ? Math.ceil(all) : unit === 100 ? Math.round(all / unit) : Math.floor(all / unit);
+	const parts = KINDS.map(([kind]) => ({ kind, count: Math.floor(times[kind] / unit), lost: times[kind] % unit }));
+	let missing = shown - parts.reduce((count, part) => count + part.count, 0);
+	for (const part of [...parts].sort((a, b) => b.lost - a.lost)) if (missing-- > 0) part.count++;
+	const words = (count: number) =>
+		unit === 1 ? `${count} ms` : unit === 100 ? `${(count / 10).toFixed(1)} s` : running(count * unit);
+	return Object.fromEntries(
+		parts.map(({ kind, count }) => [kind, count ? words(count) : sum(times[kind])]),
+	) as Record<TimeKind, string>;
+}
 /* 2 min 0 s: how long a range is. */
 export function length(ms: number): string {
 	const s = ms / 1000;
+	if (s < 1) return `${Math.round(ms)} ms`;
 	if (s < 60) return `${s.toFixed(s < 10 ? 2 : 1)} s`;
 	const minutes = Math.floor(s / 60);
 	if (minutes < 60) return `${minutes} min ${Math.floor(s % 60)} s`;
@@ -164,7 +221,8 @@ export function Share({
 
 export function TimeBar({ times, class: name }: { times: Times; class?: string }) {
 	const parts = KINDS.filter(([kind]) => times[kind] > 0);
-	const words = parts.map(([kind, word]) => `${word} ${sum(times[kind])}`).join(", ");
+	const said = sums(times);
+	const words = parts.map(([kind, word]) => `${word} ${said[kind]}`).join(", ");
 	return (
 		<div class={`bar ${name ?? ""}`} role="img" aria-label={words || "nothing"}>
 			{parts.map(([kind]) => (
@@ -176,19 +234,19 @@ export function TimeBar({ times, class: name }: { times: Times; class?: string }
 
 /* "claude api-server": whose lane it is. */
 export function laneWords(id: string): string {
-	const lane = lanes.get(id);
+	const lane = lanes.still(id);
 	const agent = id.split("/")[0]!;
-	const name = nameOf(agents.get(agent), agent);
-	return lane ? `${name} ${channelOf(lane)}` : `${name} ${id.slice(65, 73)}`;
+	const name = nameOf(agents.still(agent), agent);
+	return `${name} ${channelWords(lane, id)}`;
 }
 export function LaneName({ id }: { id: string }) {
-	const lane = lanes.get(id);
+	const lane = lanes.still(id);
 	const agent = id.split("/")[0]!;
 	return (
 		<>
-			<b>{exact(nameOf(agents.get(agent), agent))}</b>
+			<b>{exact(nameOf(agents.still(agent), agent))}</b>
 			<span class="quiet where">
-				{exact(lane ? channelOf(lane) : id.slice(65, 73))}
+				{exact(channelWords(lane, id))}
 			</span>
 		</>
 	);

@@ -6,11 +6,15 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChild } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { Entry } from "./entry";
 import { type Follow, type FollowEvent, FOLLOWING, step } from "./follow";
+import { Raw } from "./raw";
 import type { LaneRows } from "./rows";
+import { joins } from "./story";
+import { Story } from "./told";
 import type { Row } from "./types";
+import { type Zoom, zoom } from "./zoom";
 
 const GUESS_PX = 30;
 const OVERSCAN_PX = 600;
@@ -46,6 +50,10 @@ export class View {
 	ranges: Range[] = [];
 	#heights = new Map<string, number>();
 	#tops = new Float64Array(1);
+	#joins = new Uint8Array();
+	#joinsOf = -1;
+	/* What the heights are of. */
+	#zoom: Zoom = "detail";
 	#anchor: { id: string; offset: number } | null = null;
 	/* Where the view stood when we last looked or put it there: elsewhere is the reader's doing. */
 	#placed = 0;
@@ -80,8 +88,56 @@ export class View {
 		this.follow.value = next;
 		if (next.following) this.redraw.value++;
 	}
+	toNewest() {
+		this.rows.rejoin();
+		this.did({ type: "newest" });
+	}
 	#head(): number {
 		return ABOVE_PX + (this.rows.more ? MORE_PX : 0);
+	}
+	/* In a story a row may be told by one before it: it has no place of its own. Found once for
+	 * each version of the rows. */
+	#joined(index: number): boolean {
+		const { list } = this.rows;
+		if (this.#zoom !== "story") return false;
+		const version = this.rows.version.peek();
+		if (this.#joins.length !== list.length || this.#joinsOf !== version) {
+			this.#joins = Uint8Array.from(list, (row, i) =>
+				Number(i > 0 && joins(list[i - 1]!, row)),
+			);
+			this.#joinsOf = version;
+		}
+		return this.#joins[index] === 1;
+	}
+	/* The row that tells this one. */
+	lead(index: number): number {
+		while (this.#joined(index)) index--;
+		return index;
+	}
+	/* Behind the rows that this one tells. */
+	behind(index: number): number {
+		do index++;
+		while (this.#joined(index));
+		return index;
+	}
+	/* The same row in the same place, whatever its height is now: the current one, or the first. */
+	#takeZoom() {
+		if (this.#zoom === zoom.peek()) return;
+		if (this.scroller && !this.follow.peek().following) {
+			const { scrollTop, clientHeight } = this.scroller;
+			const row = this.current.peek()
+				? this.rows.get(this.current.peek()!)
+				: undefined;
+			const offset = row ? scrollTop - this.top(this.rows.indexOf(row)) : 1;
+			if (row && offset <= 0 && -offset < clientHeight)
+				this.#anchor = { id: row.id, offset };
+			else {
+				this.#takeAnchor();
+				if (this.#anchor) this.#anchor.offset = Math.min(0, this.#anchor.offset);
+			}
+		}
+		this.#heights.clear();
+		this.#zoom = zoom.peek();
 	}
 	layout() {
 		const { list } = this.rows;
@@ -94,7 +150,8 @@ export class View {
 		const tops = new Float64Array(list.length + 1);
 		for (let i = 0, top = this.#head(); i <= list.length; i++) {
 			tops[i] = top;
-			if (i < list.length) top += this.#heights.get(list[i]!.id) ?? GUESS_PX;
+			if (i < list.length && !this.#joined(i))
+				top += this.#heights.get(list[i]!.id) ?? GUESS_PX;
 		}
 		this.#tops = tops;
 	}
@@ -150,7 +207,10 @@ export class View {
 			return bottom;
 		const row = this.#anchor && this.rows.get(this.#anchor.id);
 		if (!row) return Math.min(this.scroller?.scrollTop ?? 0, bottom);
-		return Math.max(0, this.top(this.rows.indexOf(row)) + this.#anchor!.offset);
+		return Math.max(
+			0,
+			this.top(this.lead(this.rows.indexOf(row))) + this.#anchor!.offset,
+		);
 	}
 	#index(node: Node | null): number | null {
 		const entry = (
@@ -173,6 +233,7 @@ export class View {
 	}
 	choose(): Range[] {
 		this.#catchUp();
+		this.#takeZoom();
 		this.layout();
 		const wanted = this.#wanted();
 		const view: Range = [
@@ -190,6 +251,7 @@ export class View {
 			: undefined;
 		if (current)
 			all.push([this.rows.indexOf(current), this.rows.indexOf(current) + 1]);
+		for (const range of all) range[0] = this.lead(range[0]);
 		all.sort((a, b) => a[0] - b[0]);
 		const merged: Range[] = [];
 		for (const range of all) {
@@ -280,10 +342,12 @@ export class View {
 					this.scroller.scrollTop +
 						(by > 0 ? 0 : this.scroller.clientHeight - 1),
 				);
-		const row = list[Math.max(0, Math.min(list.length - 1, index))]!;
+		const at = was && by > 0 ? this.behind(index - by) : index;
+		const row = list[this.lead(Math.max(0, Math.min(list.length - 1, at)))]!;
 		this.current.value = row.id;
 		const top = this.top(this.rows.indexOf(row)) - this.scroller.scrollTop;
-		const bottom = this.top(this.rows.indexOf(row) + 1) - this.scroller.scrollTop;
+		const bottom =
+			this.top(this.behind(this.rows.indexOf(row))) - this.scroller.scrollTop;
 		if (top < 0 || bottom > this.scroller.clientHeight)
 			this.show(
 				row,
@@ -303,6 +367,7 @@ export function Transcript({ view, label }: { view: View; label: string }) {
 	const { rows } = view;
 	void rows.version.value;
 	void view.redraw.value;
+	const near = zoom.value;
 	const state = rows.state.value;
 	const ranges = view.choose();
 
@@ -312,7 +377,7 @@ export function Transcript({ view, label }: { view: View; label: string }) {
 		view.settle();
 	});
 	useLayoutEffect(() => () => view.leave(), [view]);
-	useEffect(() => {
+	useLayoutEffect(() => {
 		const element = scroller.current!;
 		const away = () => view.did({ type: "away", newest: view.newest });
 		const wheel = (event: WheelEvent) => {
@@ -361,10 +426,28 @@ export function Transcript({ view, label }: { view: View; label: string }) {
 				aria-hidden="true"
 			/>,
 		);
-		for (const row of rows.list.slice(from, to))
+		for (let at = view.lead(from); at < to; at = view.behind(at)) {
+			const row = rows.list[at]!;
+			const current = view.current.value === row.id;
 			items.push(
-				<Entry key={row.id} row={row} current={view.current.value === row.id} />,
+				near === "story" ? (
+					<Story
+						key={row.id}
+						rows={rows.list.slice(at, view.behind(at))}
+						current={current}
+					/>
+				) : near === "raw" ? (
+					<Raw
+						key={row.id}
+						row={row}
+						{...rows.span(at)}
+						current={current}
+					/>
+				) : (
+					<Entry key={row.id} row={row} current={current} />
+				),
 			);
+		}
 	});
 	items.push(
 		<li key="spacer end" class="spacer" role="presentation" aria-hidden="true" />,
@@ -420,7 +503,16 @@ export function Transcript({ view, label }: { view: View; label: string }) {
 					</p>
 				) : null}
 			</div>
-			{unseen ? (
+			{rows.apart ? (
+				<button
+					class="button new-rows"
+					type="button"
+					title="What came later is not shown here (g)"
+					onClick={() => view.toNewest()}
+				>
+					To the newest ↓
+				</button>
+			) : unseen ? (
 				<button
 					class="button new-rows"
 					type="button"

@@ -33,7 +33,7 @@ const OUTCOMES: Record<Outcome, string> = {
 	allow_failed_closed: "the agent did not take the answer: denied",
 	uncertain: "answered, but whether it was applied is not known",
 	turn_ended: "over: the turn ended",
-	restarted: "over: the agent started anew",
+	restarted: "over: the agent started again",
 };
 
 /* A handful of places fit; a hundred would push the buttons out of sight. */
@@ -91,7 +91,7 @@ function Notes({ card, name }: { card: CardData; name: string }) {
 	const failed = picks.value.get(card.id)?.failed;
 	return (
 		<p class="card-note">
-			{size ? <span>{bytes(size)}</span> : null}
+			{size ? <span title="How long the text of it is">{bytes(size)}</span> : null}
 			{unseen ? (
 				<span class="warning">
 					{plural(unseen, "character")} that {unseen === 1 ? "does" : "do"} not
@@ -146,7 +146,7 @@ function Card({ card, focused }: { card: CardData; focused: boolean }) {
 	}, [focused]);
 	const agent = agentOf(card);
 	const name = nameOf(agent, card.agent);
-	const lane = lanes.get(card.lane);
+	const lane = lanes.still(card.lane);
 	const options = inOrder(card.options);
 	const local = picks.value.get(card.id);
 	const open = answerable(card) && (!local || local.failed !== undefined);
@@ -281,7 +281,7 @@ export function Tray() {
 					{exact(first.verb ?? "")}{" "}
 					<code>{exact(first.text ?? first.title ?? "")}</code>
 				</span>
-				<time>
+				<time title="How long the oldest has waited">
 					<Tick text={(ms) => running(ms - first.askedMs)} />
 				</time>
 				{shown.length > 1 ? (

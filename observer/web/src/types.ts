@@ -6,19 +6,23 @@ export type LaneState =
 export interface Missing {
 	agent: string;
 	frames: number;
-	state: "asked" | "coming" | "gone";
+	state: "missing" | "asked" | "coming" | "gone";
 }
 
 export interface Health {
+	archive?: { state: "ok" | "failing"; reason?: string; inMemory?: boolean; aside?: string };
 	relay?: {
 		state: "ready" | "connecting" | "down";
 		url?: string;
 		rttMs?: number | null;
 		reason?: string | null;
 		retryAtMs?: number | null;
+		/* When it went, while it is not ready. */
+		sinceMs?: number | null;
 	};
 	frameAtMs?: number | null;
 	completeMs?: number | null;
+	gone?: number;
 	missing?: Missing[];
 }
 
@@ -38,6 +42,7 @@ export interface Agent {
 	startedMs?: number | null;
 	completeMs?: number | null;
 	missing?: number;
+	gone?: number;
 	foreign?: boolean;
 	slots?: { slot: number; state: string; pid?: number | null }[];
 	needsLogin?: null | {
@@ -176,6 +181,31 @@ interface RowBase {
 	end?: number | null;
 	time?: "model" | "tool" | "you" | "idle" | null;
 	replay?: boolean;
+	/* What its own members do not say in one sentence. */
+	story?: {
+		verb?: string;
+		object?: string;
+		text?: string;
+		outcome?: string;
+		like?: string;
+		count?: number;
+		added?: number;
+		removed?: number;
+	};
+}
+
+/* An event as it was sent. */
+export interface RawLine {
+	pos: string;
+	t: number;
+	kind: string;
+	direction?: "read" | "write";
+	name?: string;
+	bytes: number;
+	text: string;
+	merged?: number;
+	trimmed?: number;
+	redacted?: boolean;
 }
 
 export type Row = RowBase &
@@ -204,6 +234,7 @@ export type Row = RowBase &
 				locations?: string[];
 				input?: string | null;
 				parts?: Part[];
+				partsAt?: string | null;
 		  }
 		| {
 				type: "permission";
@@ -278,4 +309,6 @@ export interface Message {
 	rows?: Row[];
 	removedRows?: { lane: string; id: string }[];
 	removedCards?: string[];
+	removedLanes?: string[];
+	removedAgents?: string[];
 }

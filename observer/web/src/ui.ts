@@ -12,10 +12,12 @@ export const themeName = computed(
 	() => ({ light: "Light", dark: "Dark" })[theme.value] ?? "System",
 );
 
-export function nextTheme() {
-	theme.value = THEMES[(THEMES.indexOf(theme.value as "") + 1) % THEMES.length]!;
-	localStorage.setItem("perch.theme", theme.value);
+export function setTheme(to: string) {
+	theme.value = to;
+	localStorage.setItem("perch.theme", to);
 }
+export const nextTheme = () =>
+	setTheme(THEMES[(THEMES.indexOf(theme.value as "") + 1) % THEMES.length]!);
 
 export function openUi() {
 	effect(() => {
@@ -25,6 +27,23 @@ export function openUi() {
 }
 
 export const helpOpen = signal(false);
+/* What is to be found by its words: a lane, or a command of the page. */
+export const palette = signal<"" | "lanes" | "commands">("");
+
+/* How this browser tells of a request that waits: words of "notification sound". */
+export type Alert = "notification" | "sound";
+const ALERTS = "perch.alerts";
+const readAlerts = () => (localStorage.getItem(ALERTS) ?? "").split(" ").filter(Boolean);
+export const alerts = signal(readAlerts());
+export const alertsOpen = signal(false);
+export function setAlert(which: Alert, on: boolean) {
+	alerts.value = [...alerts.peek().filter((it) => it !== which), ...(on ? [which] : [])];
+	localStorage.setItem(ALERTS, alerts.value.join(" "));
+}
+/* What one tab was told holds for all. */
+addEventListener("storage", ({ key }) => {
+	if (key === ALERTS) alerts.value = readAlerts();
+});
 /* Where times are looked at the tray begins as one line. */
 const folds = signal({ times: true, rest: false });
 const trayPlace = () =>
@@ -40,7 +59,20 @@ export const fleetFocus = signal<string | null>(null);
 /* The keys of a screen that has its own; what it takes it says by true. */
 export const screenKeys: {
 	take: ((event: KeyboardEvent, key: string) => boolean) | null;
+	/* Shows a lane where the screen has it. */
+	goToLane?: ((id: string) => void) | null;
 } = { take: null };
+/* What the keys do in the transcript that is open. */
+export const reader: {
+	current: null | {
+		move(by: number): void;
+		newest(): void;
+		open(): void;
+		stop(): void;
+		zoom(by: number): void;
+		timeline(): void;
+	};
+} = { current: null };
 /* Those that would answer a card elsewhere. */
 const TAKEN: Record<string, RegExp> = { timeline: /[ad]/i, report: /[1-9]/ };
 export const answersBy = (key: string) => !TAKEN[route.value.screen]?.test(key);
@@ -95,6 +127,19 @@ export async function pick(card: Card, option: Option) {
 	}
 }
 
+/* The focused card's answer; a number is its place among the options. */
+export function decide(which: "allow" | "deny" | number, pressedAt: number) {
+	const card = focusedCard(pressedAt);
+	if (!card) return;
+	const option =
+		which === "allow"
+			? card.options.find(({ kind }) => kind === "allow_once")
+			: which === "deny"
+				? denial(card.options)
+				: inOrder(card.options)[which - 1];
+	if (option) void pick(card, option);
+}
+
 export async function fetchBody(card: Card) {
 	try {
 		notice.value = "";
@@ -139,8 +184,9 @@ export function nextCard() {
 	const at = open.findIndex(({ id }) => id === focusCard.value);
 	if (open.length > 1) chooseCard(open[(at + 1) % open.length]!.id);
 }
-export function focusedCard(): Card | null {
-	if (performance.now() < restUntil) return null;
+/* For a key of this moment: when it was pressed, however late a busy page hears of it. */
+export function focusedCard(pressedAt: number): Card | null {
+	if (pressedAt < restUntil) return null;
 	return tray.value.find(({ id }) => id === focusCard.value) ?? null;
 }
 

@@ -1,25 +1,81 @@
 /* The screens of a page with nothing to show: no token, no broker, no agent. */
 
+import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { owner } from "./store";
+import { request } from "./api";
+import { health, owner } from "./store";
 
-const WAYS = [
+const RELAY = "ws://127.0.0.1:7447"; /* what commands use unless told */
+
+/* perch up attaches to what runs; the others are told where it is. */
+const ways = (to: string) => [
 	{
 		title: "An agent",
 		text: "Anything that speaks ACP: claude, codex, gemini, opencode. Start it in its project's folder.",
 		command: "perch up --name claude -- claude-agent-acp",
 	},
 	{
-		title: "An agent with a task",
-		text: "It works on the prompt and exits. You still answer its permissions here.",
-		command: 'perch agent --prompt "Run the tests" -- opencode acp',
+		title: "An agent in your editor",
+		text: "Put this where the editor has its agent command. The editor keeps answering permissions.",
+		command: `perch proxy ${to}-- gemini --experimental-acp`,
 	},
 	{
-		title: "The demo agent",
-		text: "Scripted, on this machine, no account. It asks for one permission.",
-		command: "perch up --demo",
+		title: "Any command",
+		text: "A build, a test run, a script. It behaves as before and exits with its own status.",
+		command: `perch run ${to}-- make test`,
 	},
 ];
+
+/* No other machine reaches it. */
+const isHere = (relay?: string | null) =>
+	!relay || /^wss?:\/\/(127\.|localhost|\[::1\])/.test(relay);
+
+/* So long the demo agent may take to show up; our choice. */
+const DEMO_WAIT_MS = 15_000;
+const demo = signal<"" | "asked" | "late" | Error>("");
+
+export async function playDemo() {
+	if (demo.value === "asked") return;
+	demo.value = "asked";
+	try {
+		await request("/api/demo", {
+			method: "POST",
+			headers: { "Content-Type": "application/json" },
+			body: "{}",
+		});
+		setTimeout(() => {
+			demo.value = "late";
+		}, DEMO_WAIT_MS);
+	} catch (error) {
+		demo.value = error as Error;
+	}
+}
+
+function Demo() {
+	const said = demo.value;
+	return (
+		<div class="demo">
+			<button
+				class="button"
+				data-weight="filled"
+				type="button"
+				disabled={said === "asked"}
+				onClick={() => void playDemo()}
+			>
+				Play the demo agent <kbd>P</kbd>
+			</button>
+			<p role="status">
+				{said === "asked"
+					? "It starts, and shows up here by itself."
+					: said === "late"
+						? "It did not show up. In a terminal, perch doctor says what is wrong."
+						: said
+							? `Not started: ${said.message}.`
+							: "Scripted, on this machine, no account. It asks for one permission."}
+			</p>
+		</div>
+	);
+}
 
 function Command({ text }: { text: string }) {
 	const [said, setSaid] = useState("Copy");
@@ -49,6 +105,7 @@ function Command({ text }: { text: string }) {
 
 export function FirstRun() {
 	const { words } = owner.value;
+	const relay = health.value.relay?.url;
 	return (
 		<main class="first-run">
 			<header>
@@ -59,7 +116,7 @@ export function FirstRun() {
 				</p>
 			</header>
 			<ol class="ways">
-				{WAYS.map(({ title, text, command }) => (
+				{ways(relay && relay !== RELAY ? `--relay ${relay} ` : "").map(({ title, text, command }) => (
 					<li key={title}>
 						<h2>{title}</h2>
 						<p>{text}</p>
@@ -67,13 +124,18 @@ export function FirstRun() {
 					</li>
 				))}
 			</ol>
+			<Demo />
 			{words ? (
 				<section class="owner" aria-label="Your key">
 					<h2>Your key</h2>
 					<p class="words">{words}</p>
 					<p>
-						Another machine shows the same words when it has joined as yours.
+						Another machine shows the same words when it has joined as yours, over
+						a relay that both reach:
 					</p>
+					<Command
+						text={`perch invite laptop${isHere(relay) ? " --relay wss://relay.example" : ""}`}
+					/>
 				</section>
 			) : null}
 		</main>

@@ -4,6 +4,9 @@ export const plural = (n: number, word: string) =>
 	`${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 export const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
+/* A line of a message, without the marks that would make it Markdown. */
+export const unmarked = (text: string) => text.replace(/\*\*|`|^#+ /g, "");
+
 /* 0:42, 12:08, 1:04:10: a time that runs. */
 export function running(ms: number): string {
 	const s = Math.max(0, Math.floor(ms / 1000));
@@ -28,6 +31,10 @@ export function age(ms: number): string {
 	if (s < 5400) return `${Math.round(s / 60)} min`;
 	return s < 129_600 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86_400)} d`;
 }
+
+/* The page's clock goes in these steps where nobody counts along: "< 5 s", "15 s". */
+export const STEP_MS = 5000;
+export const roundAge = (ms: number) => (ms < STEP_MS ? "< 5 s" : age(ms - (ms % STEP_MS)).replace(".0", ""));
 
 export function bytes(n: number): string {
 	if (n < 1000) return plural(n, "byte");

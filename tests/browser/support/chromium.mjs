@@ -1,11 +1,10 @@
 /* Debian's Chromium with a fresh profile, and pages that keep what went wrong in them. */
 
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { existsSync } from "node:fs";
 import { chromium } from "playwright-core";
+import { TIMEOUT_MS } from "../../program/support/timeout.mjs";
 
-const ARGS = [
+export const ARGS = [
 	"--headless",
 	"--no-sandbox",
 	"--disable-gpu",
@@ -24,14 +23,15 @@ export async function openBrowser(options = {}) {
 		throw new Error(
 			`no Chromium at ${CHROMIUM}: apt-get install chromium, or set PERCH_CHROMIUM`,
 		);
-	const profile = mkdtempSync(join(tmpdir(), "perch-chromium-"));
-	const context = await chromium.launchPersistentContext(profile, {
+	/* No folder: one that goes with the browser, once nothing writes into it any more. */
+	const context = await chromium.launchPersistentContext("", {
 		executablePath: CHROMIUM,
 		args: ARGS,
 		viewport: { width: 1440, height: 900 },
+		timeout: TIMEOUT_MS,
 		...options,
 	});
-	context.setDefaultTimeout(30_000);
+	context.setDefaultTimeout(TIMEOUT_MS);
 	/* Chromium tells of a violation by an event in the page it happened in. */
 	await context.exposeBinding("tellViolation", ({ page }, text) =>
 		page.violations.push(text),
@@ -60,9 +60,6 @@ export async function openBrowser(options = {}) {
 			if (url) await page.goto(url);
 			return page;
 		},
-		async close() {
-			await context.close();
-			rmSync(profile, { recursive: true, force: true });
-		},
+		close: () => context.close(),
 	};
 }

@@ -67,31 +67,59 @@ export class FakeBroker {
 	owner = { npub: "npub1owner", words: null };
 	rows = new Map();
 	events = new Map();
+	/* Raw lines of a lane, by pos. */
+	raw = new Map();
+	/* What /api/part says, of its query. */
+	part = () => null;
 	posts = [];
 	requests = [];
 	/* The open streams; the cursor each began with. */
 	streams = new Map();
 	refuse = null;
+	/* Why the demo agent is not played. */
+	demo = null;
+	/* How it does. */
+	self = {
+		now: Date.now(),
+		broker: { pages: 1, messages: 1234, messageBytes: 567_890, ringBytes: 90_000, snapshots: 2, spanLanes: 10, spanNames: 40, spanBytes: 123_456 },
+		rowBytes: 7_000_000,
+		harnesses: [],
+	};
 	/* What the times are of, and what an answer about them waits for. */
 	times = timesScene();
 	hold = null;
+	/* What a search finds, the newest first. */
+	hits = [];
+	indexing = false;
 	#ring = [];
 	#sequence = 0;
 	#server;
 	#watchers = new Set();
 	#requestId = 0;
+	#killed = false;
 
-	async start(port = 0) {
+	async start() {
 		this.#server = createServer((request, response) =>
 			this.#serve(request, response),
-		);
-		await new Promise((resolve) => this.#server.listen(port, "127.0.0.1", resolve));
+		).on("connection", (socket) => {
+			if (this.#killed) socket.destroy();
+		});
+		await new Promise((resolve) => this.#server.listen(0, "127.0.0.1", resolve));
 		this.port = this.#server.address().port;
 		this.origin = `http://127.0.0.1:${this.port}`;
 		this.url = `${this.origin}/#${this.token}`;
 		return this;
 	}
-	/* As if killed: every connection breaks. */
+	/* Every connection breaks, and no other lasts, until it is there again. Its port stays taken:
+	 * given back, it could be anybody's by then. */
+	kill() {
+		this.#killed = true;
+		this.#server.closeAllConnections();
+		this.streams.clear();
+	}
+	revive() {
+		this.#killed = false;
+	}
 	async stop() {
 		const { promise, resolve } = Promise.withResolvers?.() ?? deferred();
 		this.#server.close(resolve);
@@ -116,8 +144,13 @@ export class FakeBroker {
 			),
 		};
 	}
-	/* Upserts into what the broker knows, and a message to every stream. */
-	publish(message) {
+	/* Upserts into what the broker knows, and a message to every stream; of several messages none
+	 * comes without the others. */
+	publish(...messages) {
+		const lines = messages.map((message) => this.#line(message));
+		for (const stream of this.streams.keys()) stream.write(lines.join(""));
+	}
+	#line(message) {
 		for (const [list, key] of Object.entries(LISTS))
 			for (const thing of message[list] ?? []) this[list].set(thing[key], thing);
 		for (const id of message.removedCards ?? []) this.cards.delete(id);
@@ -130,8 +163,7 @@ export class FakeBroker {
 			);
 		const line = { cursor: `ring-${++this.#sequence}`, now: Date.now(), ...message };
 		this.#ring.push(line);
-		for (const stream of this.streams.keys())
-			stream.write(`${JSON.stringify(line)}\n`);
+		return `${JSON.stringify(line)}\n`;
 	}
 	putRow(row) {
 		const rows = (this.rows.get(row.lane) ?? []).filter(({ id }) => id !== row.id);
@@ -187,9 +219,36 @@ export class FakeBroker {
 			);
 			return json(200, { rows: all.slice(-limit), more: all.length > limit });
 		}
+		if (url.pathname === "/api/search") {
+			void this.#search(url, json);
+			return undefined;
+		}
+		if (url.pathname === "/api/self") return json(200, this.self);
 		if (url.pathname === "/api/timeline" || url.pathname === "/api/report") {
 			void this.#times(url, response, json);
 			return undefined;
+		}
+		if (url.pathname === "/api/raw") {
+			const get = (name) => url.searchParams.get(name);
+			const limit = Number(get("limit") ?? 100);
+			const cut = Number(get("cut") ?? 2048);
+			const all = (this.raw.get(get("lane")) ?? []).filter(
+				({ pos }) => pos >= (get("from") ?? "") && (!get("to") || pos < get("to")),
+			);
+			return json(200, {
+				lines: all.slice(0, limit).map((line) => ({
+					bytes: Buffer.byteLength(line.text),
+					...line,
+					text: line.text.slice(0, cut),
+				})),
+				next: all[limit]?.pos ?? null,
+			});
+		}
+		if (url.pathname === "/api/part") {
+			const answer = this.part(Object.fromEntries(url.searchParams));
+			return answer
+				? json(200, answer)
+				: json(404, { error: "there is no diff at this place" });
 		}
 		if (url.pathname.startsWith("/api/event/")) {
 			const event = this.events.get(url.pathname.slice("/api/event/".length));
@@ -197,6 +256,8 @@ export class FakeBroker {
 				? json(200, event)
 				: json(404, { error: "this event is not in the archive" });
 		}
+		if (url.pathname === "/api/demo" && request.method === "POST")
+			return this.demo ? json(403, { error: this.demo }) : json(202, {});
 		if (url.pathname === "/api/control" && request.method === "POST") {
 			let text = "";
 			request.on("data", (chunk) => {
@@ -209,6 +270,31 @@ export class FakeBroker {
 			return undefined;
 		}
 		return json(404, { error: "no such thing" });
+	}
+	/* All words, without case; the first of them is marked. */
+	async #search(url, json) {
+		const words = url.searchParams.get("q").toLowerCase().replaceAll(/["*]/g, "").split(/\s+/);
+		const limit = Number(url.searchParams.get("limit") ?? 30);
+		const before = url.searchParams.get("before");
+		this.#happened();
+		await this.hold?.(url);
+		if (words.includes("kind:cat")) return json(400, { error: "kind:cat is none" });
+		const all = this.hits.filter(
+			({ id, text }) =>
+				words.every((word) => text.toLowerCase().includes(word)) &&
+				(!before || Number(id) < Number(before)),
+		);
+		const hits = all.slice(0, limit).map(({ text, ...hit }) => {
+			const at = text.toLowerCase().indexOf(words[0]);
+			const end = at + words[0].length;
+			return { ...hit, snippet: [text.slice(0, at), text.slice(at, end), text.slice(end)] };
+		});
+		return json(200, {
+			hits,
+			more: all.length > limit,
+			...(hits.length ? { before: hits.at(-1).id } : {}),
+			indexing: this.indexing,
+		});
 	}
 	async #times(url, response, json) {
 		const query = Object.fromEntries(

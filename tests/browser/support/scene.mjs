@@ -56,7 +56,7 @@ export function lane(n, channel, over = {}) {
 		modes: null,
 		models: null,
 		usage: null,
-		activity: [0, 2, 4, 3, 7, 9, 4, 6, 8, 12, 7, 5],
+		activity: Array.from({ length: 60 }, (_, i) => (i < 20 ? 0 : (i * 7) % 13)),
 		files: [],
 		...over,
 	};
@@ -221,7 +221,7 @@ export const lanes = {
 		object: null,
 		outcome: "3 files, tests pass",
 		sinceMs: Date.now() - 360_000,
-		activity: Array(12).fill(0),
+		activity: Array(60).fill(0),
 		usage: { used: 64_000, cost: { amount: 0.44, currency: "USD" } },
 	}),
 	changelog: lane(3, 9, {
@@ -230,7 +230,7 @@ export const lanes = {
 		verb: "Wrote the notes for 2.14 and asked two questions",
 		object: null,
 		sinceMs: Date.now() - 480_000,
-		activity: Array(12).fill(0),
+		activity: Array(60).fill(0),
 		usage: { used: 22_000, cost: { amount: 0.05, currency: "USD" } },
 	}),
 	nightly: lane(4, 10, {
@@ -241,7 +241,7 @@ export const lanes = {
 		outcome: "all 1,204 events arrived",
 		sinceMs: Date.now() - 1_320_000,
 		lastMs: Date.now() - 1_320_000,
-		activity: Array(12).fill(0),
+		activity: Array(60).fill(0),
 	}),
 };
 
@@ -256,6 +256,16 @@ export const cards = {
 		options: [OPTIONS[0], OPTIONS[2]],
 	}),
 };
+
+/* The scene is of now, however long ago this file was read. */
+let made = Date.now();
+export function renew() {
+	const by = Date.now() - made;
+	made += by;
+	for (const thing of [...Object.values(lanes), ...Object.values(cards)])
+		for (const name of ["sinceMs", "lastMs", "askedMs", "deadlineMs"]) if (thing[name]) thing[name] += by;
+	lanes.claude.turn = { ...lanes.claude.turn, startedMs: lanes.claude.turn.startedMs + by };
+}
 
 const SGR =
 	"  CC      src/router.o\n\x1b[1msrc/router.c:71:9:\x1b[0m \x1b[1;35mwarning:\x1b[0m unused variable \x1b[1m‘prefix_len’\x1b[0m [\x1b[35m-Wunused-variable\x1b[0m]\n" +
@@ -350,7 +360,7 @@ export function transcript(of = lanes.claude) {
 			state: "asked",
 			cause: null,
 			events: null,
-			text: "from claude",
+			text: "17 frames are missing: the agent was asked for them",
 			time: null,
 		}),
 		r(39, "permission", {

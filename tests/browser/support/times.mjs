@@ -6,6 +6,7 @@ import { lanes } from "./scene.mjs";
 const KIND = { turn: 0, call: 1, part: 2, wait: 3 };
 const FAILED = 1;
 const COMMAND = 4;
+const ALLOWED = 8;
 
 /* Ten minutes that end now; seconds in them. */
 export function timesScene(now = Date.now()) {
@@ -28,7 +29,7 @@ export function timesScene(now = Date.now()) {
 		turns: turns.map(([t, end, title, flags = 0]) => ({ t: at(t), end: at(end), title, row: `turn-${++row}`, flags })),
 		spans: calls.map(call).sort((a, b) => a.t - b.t),
 	});
-	const wait = (t, end) => [t, end, "Waiting for you", { kind: KIND.wait }];
+	const wait = (t, end) => [t, end, "Waiting for you", { kind: KIND.wait, flags: end === NOW ? 0 : ALLOWED }];
 	const command = { flags: COMMAND };
 	return {
 		start,
@@ -160,7 +161,7 @@ export function encodeTimeline(scene, { request = 0, from = scene.start, to = sc
 	};
 	const wanted = scene.lanes.filter(({ id }) => !only || only.split(",").some((one) => id.startsWith(one)));
 	const wide = (ms, columns) => ms * width >= columns * (to - from);
-	for (const letter of "PTL1") bytes.push(letter.charCodeAt(0));
+	for (const letter of "PTL2") bytes.push(letter.charCodeAt(0));
 	put(request, 4);
 	put(from, 8);
 	put(to, 8);
@@ -189,6 +190,7 @@ export function encodeTimeline(scene, { request = 0, from = scene.start, to = sc
 		put(lane.generation ?? 1, 8);
 		put(stretches.length, 4);
 		put(records.length, 4);
+		put(lane.values?.length ?? 0, 4);
 		for (const [columns, shares] of stretches) {
 			put(columns, 2);
 			for (const share of shares) put(share, 1);
@@ -202,6 +204,20 @@ export function encodeTimeline(scene, { request = 0, from = scene.start, to = sc
 			put(it.kind, 1);
 			put(it.flags, 1);
 			put(it.line, 2);
+		}
+		/* Values: a function of the time, in a column for every four of the others. */
+		for (const { kind, at } of lane.values ?? []) {
+			const pieces = [];
+			for (let column = 0; column < width; column += 4) {
+				const t = from + ((to - from) * Math.min(width, column + 4)) / width;
+				pieces.push(t > scene.now ? 2 ** 32 - 1 : at((t - scene.start) / 1000));
+			}
+			put(kind, 4);
+			put(pieces.length, 4);
+			for (const value of pieces) {
+				put(1, 2);
+				put(Math.round(value), 4);
+			}
 		}
 	}
 	put(strings.length, 4);

@@ -79,12 +79,16 @@ const permissionParams = (sessionId, toolCallId, options = permissionOptions, ex
 const directives = {
 	say: (t, words) => t.say(words.join(" ")),
 	think: (t, words) => t.update({ sessionUpdate: "agent_thought_chunk", content: { type: "text", text: words.join(" ") } }),
-	async markers(t, [count, ms]) {
+	async markers(t, [count, ms, bytes = 0]) { // each with so much noise behind it
 		for (let i = 0; i < Number(count); i++) {
-			await t.say(`[marker ${i}]`);
+			await t.say(`[marker ${i}]${randomBytes(Number(bytes) / 2).toString("hex")}`);
 			if (ms)
 				await sleep(Number(ms), t.signal);
 		}
+	},
+	async noise(t, [count, bytes]) { // that does not compress
+		for (let i = 0; i < Number(count); i++)
+			await t.say(`noise ${i} ${randomBytes(Number(bytes)).toString("hex").slice(0, Number(bytes))} `);
 	},
 	async heavy(t, [bytes, count = 1]) {
 		for (let i = 0; i < Number(count); i++)
@@ -129,8 +133,8 @@ const directives = {
 	sleep: (t, [ms]) => sleep(Number(ms), t.signal),
 	stall: (t) => sleep(1e9, t.signal), // until it is cancelled
 	deaf: () => new Promise(() => setInterval(() => {}, 1e6)), // not even then
-	errcancel: (t) => sleep(1e9, t.signal).catch(() => {
-		throw new acp.RequestError(-32603, "interrupted");
+	errcancel: (t, [code = -32603]) => sleep(1e9, t.signal).catch(() => {
+		throw new acp.RequestError(Number(code), "interrupted");
 	}),
 	endcancel: (t) => sleep(1e9, t.signal).catch(() => "end_turn"),
 	fail: () => {
@@ -197,11 +201,16 @@ const directives = {
 		}
 		return new Promise(() => {});
 	},
+	async await(t, [path]) { // silent until that file is there
+		while (!existsSync(path))
+			await sleep(20, t.signal);
+	},
 	touch: (t, [path]) => writeFileSync(path, ""),
 	garbage: () => raw("INFO no JSON at all\n"),
 	badutf8: () => write(1, Buffer.from([0x7b, 0xff, 0xfe, 0x7d, 0x0a])),
 	crlf: (t) => raw(JSON.stringify({ jsonrpc: "2.0", method: "session/update", params: { sessionId: t.id, update: chunk("crlf") } }) + "\r\n"),
 	blank: () => raw("\n  \n"),
+	mistagged: (t) => rawUpdate(t.id, { type: "agent_message_chunk", content: { type: "text", text: "by another tag" } }),
 	unknown: (t) => rawUpdate(t.id, { sessionUpdate: "future_thing", x: [1, { y: null }] }),
 	u2028: (t) => rawUpdate(t.id, chunk("one\u2028two\u0085three")),
 	surrogate: (t) => raw(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"${t.id}","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"lone \\ud800 end"}}}}\n`),
@@ -238,6 +247,7 @@ const directives = {
 		rawMessage({ id: 901, method: "session/request_permission", params: { sessionId: t.id, toolCall: { toolCallId: "x" }, options: [] } });
 		return t.rawAnswer(901);
 	},
+	update: (t, [sessionId, text]) => rawUpdate(sessionId, chunk(text)),
 	late(t) { // an update after the turn's end
 		setTimeout(() => rawUpdate(t.id, chunk("too late")), 100);
 	},

@@ -9,8 +9,7 @@ import { randomUUID } from "node:crypto";
 import { SmallRelay } from "./harness.mjs";
 import { bytesToHex, control, makeKey, now, open } from "./keys.mjs";
 import { perchBin } from "./perch.mjs";
-
-const TIMEOUT_MS = 30000;
+import { TIMEOUT_MS } from "./timeout.mjs";
 
 /** Waits until `find()` gives something; looks at each change of `log` (an array with a set of wakers). */
 async function until(find, what, wakers, seen) {
@@ -40,6 +39,7 @@ export class Front {
 	stderr = Buffer.alloc(0);
 	owner = makeKey();
 	#wakers = new Set();
+	#seen = new Set(); // frames
 
 	/** `args`: before the `--`; `command`: after it. The watcher is ready, unless `ready` is false. */
 	static async start(mode, args, command, options = {}) {
@@ -48,14 +48,18 @@ export class Front {
 		return front;
 	}
 
-	async #start(mode, args, command, { env = {}, ready = true, ownerHere = true, relay, relayUrl, stdin = "pipe" } = {}) {
-		this.relay = relay ?? await SmallRelay.start();
-		this.home = mkdtempSync(join(tmpdir(), "perch-front-"));
+	async #start(mode, args, command, { env = {}, ready = true, ownerHere = true, relay, relayUrl, stdin = "pipe", again, conf } = {}) {
+		this.relay = relay ?? again?.relay ?? await SmallRelay.start();
+		this.home = again?.home ?? mkdtempSync(join(tmpdir(), "perch-front-"));
+		if (again) // the same key and owner, another start
+			this.owner = again.owner;
 		this.work = join(this.home, "work");
-		mkdirSync(this.work);
-		mkdirSync(join(this.home, "keys"), { mode: 0o700 });
+		mkdirSync(this.work, { recursive: true });
+		mkdirSync(join(this.home, "keys"), { mode: 0o700, recursive: true });
 		if (ownerHere)
 			writeFileSync(join(this.home, "keys/owner"), bytesToHex(this.owner.secret) + "\n", { mode: 0o600 });
+		if (conf)
+			writeFileSync(join(this.home, "perch.conf"), conf, { mode: 0o600 });
 		this.#collect();
 		this.child = spawn(perchBin, [mode, "--relay", relayUrl ?? this.relay.url, "--name", "fronted", "--tick-ms", "40",
 			...(ready ? ["--ready-fd", "3"] : []), ...args, "--", ...command], {
@@ -83,11 +87,16 @@ export class Front {
 		const push = this.relay.log.push.bind(this.relay.log);
 		this.relay.log.push = (item) => {
 			push(item);
-			if (item.kind !== 24200 || !item.tags.some(([name, value]) => name === "frame" && value === "telemetry"))
+			if (this.hasLeft || item.kind !== 24200 || !item.tags.some(([name, value]) => name === "frame" && value === "telemetry"))
 				return;
 			const plain = JSON.parse(open(this.owner, item));
 			this.agentPub = item.pubkey;
-			this.epoch = plain.epoch;
+			if (!plain.replayed) // else perhaps of an earlier start
+				this.epoch = plain.epoch;
+			const key = `${plain.epoch}/${plain.frame}`;
+			if (this.#seen.has(key)) // a silent one sends its newest frame again
+				return;
+			this.#seen.add(key);
 			this.events.push(...(plain.kind === "batch" ? plain.payload.events : [plain]));
 			this.#wake();
 		};
@@ -157,6 +166,13 @@ export class Front {
 		return existsSync(path) ? readFileSync(path, "utf8") : "";
 	}
 
+	/** Waits for its end, but keeps its relay and its home: for another start (`again`). */
+	async leave() {
+		await this.exited;
+		await this.watcherGone();
+		this.hasLeft = true;
+	}
+
 	async stop(signal = "SIGTERM") {
 		if (!this.status)
 			this.child.kill(signal);
@@ -164,7 +180,7 @@ export class Front {
 		await this.watcherGone();
 		await this.relay.stop();
 		assert.doesNotMatch(this.log + this.stderr, /Sanitizer|runtime error/, "no sanitizer report");
-		rmSync(this.home, { recursive: true, force: true });
+		rmSync(this.home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 		return status;
 	}
 

@@ -8,21 +8,22 @@ import { join } from "node:path";
 import { WebSocketServer } from "ws";
 import { bytesToHex, control, makeAgent, makeKey, now, open, telemetry } from "./keys.mjs";
 import { Peer } from "./peer.mjs";
-import { spawnPerch } from "./perch.mjs";
-
-// A wait that takes this long has failed.
-const TIMEOUT_MS = 20000;
+import { logged, spawnPerch } from "./perch.mjs";
+import { TIMEOUT_MS } from "./timeout.mjs";
 
 /** A folder with an owner key in it, kept until `remove()`. */
 export function makeHome(owner = makeKey()) {
 	const dir = mkdtempSync(join(tmpdir(), "perch-home-"));
 	mkdirSync(join(dir, "keys"), { mode: 0o700 });
 	writeFileSync(join(dir, "keys", "owner"), `${bytesToHex(owner.secret)}\n`, { mode: 0o600 });
-	return { dir, owner, remove: () => rmSync(dir, { recursive: true, force: true }) };
+	return { dir, owner, remove: () => rmSync(dir, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }) };
 }
 
 export const envOf = (home) =>
 	({ PERCH_HOME: home.dir, XDG_CONFIG_HOME: home.dir, XDG_RUNTIME_DIR: "" });
+
+/** A socket's end, also one by a reset, which once() would throw. */
+export const closed = (socket) => socket.closed ? Promise.resolve() : new Promise((resolve) => socket.once("close", resolve));
 
 /** One HTTP request; `options` as of http.request. */
 export async function request(options, body) {
@@ -39,7 +40,7 @@ export async function request(options, body) {
 	};
 }
 
-/** A page: messages of the stream, each as it comes. */
+/** A page: messages of the stream, each as it comes. Of HTTP/2 both arguments are the stream. */
 export class Page {
 	messages = [];
 	#waiting = [];
@@ -90,20 +91,24 @@ export class Page {
 	}
 }
 
-export async function startObserver(relayUrl, home, args = []) {
+export async function startObserver(relayUrl, home, args = [], env = {}) {
 	const process = spawnPerch(["observer", "--relay", relayUrl, "--listen", "127.0.0.1:0",
-		"--ready-fd", "3", ...args], { env: envOf(home) });
+		"--ready-fd", "3", ...args], { env: { ...envOf(home), ...env } });
 	const ready = once(process.child.stdio[3], "data").then(([line]) => String(line).trim());
 	const line = await Promise.race([ready, process.exited.then(() => undefined)]);
 	if (!line)
 		throw new Error(`the observer did not start: ${process.stderr()}`);
-	const [port, token] = line.split(" ");
+	if (args.includes("--metrics")) // where they are comes by another pipe
+		await logged(process, /metrics on \S+\s/);
+	const [port, token, tlsUrl, fingerprint] = line.split(" ");
 	const base = { host: "127.0.0.1", port: Number(port) };
 	const authorized = () => ({ authorization: `Bearer ${observer.token}` });
 	const observer = {
 		...process,
 		port: Number(port),
 		token,
+		tlsUrl,
+		fingerprint,
 		home,
 		/** GET with the token; `options` of http.request are merged in. */
 		get: (path, options = {}) =>

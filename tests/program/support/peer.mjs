@@ -3,9 +3,7 @@ import assert from "node:assert/strict";
 import WebSocket from "ws";
 import { authEvent } from "./keys.mjs";
 import { assertMessage } from "./schemas.mjs";
-
-// A wait that takes this long has failed; the message says what came instead.
-const TIMEOUT_MS = 20000;
+import { TIMEOUT_MS } from "./timeout.mjs";
 
 export class Peer {
 	inbox = [];
@@ -51,6 +49,11 @@ export class Peer {
 	/** The next refusal that is no OK. */
 	nextRefusal() {
 		return this.#next(["NOTICE or CLOSED"], ([verb]) => verb === "NOTICE" || verb === "CLOSED");
+	}
+
+	/** The next answer to a REQ or COUNT. */
+	nextAnswer() {
+		return this.#next(["EOSE, COUNT or CLOSED"], ([verb]) => verb === "EOSE" || verb === "COUNT" || verb === "CLOSED");
 	}
 
 	#next(wanted, matches) {

@@ -25,7 +25,7 @@ export function spawnPerch(args, { env = {} } = {}) {
 	for (const name of ["stdout", "stderr"])
 		child[name].setEncoding("utf8").on("data", (piece) => (text[name] += piece));
 	const exited = once(child, "close").then(([code, signal]) => {
-		rmSync(home, { recursive: true, force: true });
+		rmSync(home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 		return { code, signal };
 	});
 	return {
@@ -52,6 +52,8 @@ export async function startRelay(args = [], options) {
 	const port = await Promise.race([ready, process.exited.then(() => undefined)]);
 	if (!port)
 		throw new Error(`the relay did not start: ${process.stderr()}`);
+	if (args.includes("--metrics")) // where they are comes by another pipe
+		await logged(process, /metrics on \S+\s/);
 	return { ...process, port, url: `ws://127.0.0.1:${port}` };
 }
 

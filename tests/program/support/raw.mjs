@@ -1,7 +1,7 @@
 // A WebSocket client that can break every rule: frames are built bit by bit.
 import net from "node:net";
-
-const TIMEOUT_MS = 20000;
+import { assertMessage } from "./schemas.mjs";
+import { TIMEOUT_MS } from "./timeout.mjs";
 
 /** One client frame; what is left out is as it should be. `length` may lie about the payload. */
 export function frame({ opcode = 1, fin = true, rsv = 0, masked = true, payload = "", length } = {}) {
@@ -95,6 +95,7 @@ export class Raw {
 	/** The next text message with this verb. */
 	async message(verb) {
 		const { payload } = await this.next(({ opcode, payload }) => opcode === 1 && JSON.parse(payload)[0] === verb);
+		assertMessage(JSON.parse(payload));
 		return JSON.parse(payload);
 	}
 

@@ -20,6 +20,8 @@ const verbs = {
 
 export const information = load("nip-11");
 
+const PREFIXED = /^(duplicate|pow|blocked|rate-limited|invalid|restricted|mute|error|auth-required|unsupported): ./;
+
 /** Fails unless a message from the relay is what its verb's schema says. */
 export function assertMessage(message) {
 	const valid = verbs[message[0]];
@@ -27,4 +29,7 @@ export function assertMessage(message) {
 		throw new Error(`no relay sends ${JSON.stringify(message).slice(0, 200)}`);
 	if (!valid(message))
 		throw new Error(`${ajv.errorsText(valid.errors)} in ${JSON.stringify(message).slice(0, 500)}`);
+	// The schema leaves out what NIP-01 asks of a refusal.
+	if (message[0] === "OK" && !message[2] && !PREFIXED.test(message[3]))
+		throw new Error(`no prefix in ${JSON.stringify(message)}`);
 }

@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { TIMEOUT_MS } from "./timeout.mjs";
 
 export const PERCH = process.env.PERCH_BIN ?? new URL("../../../build/perch", import.meta.url).pathname;
 
@@ -11,7 +12,7 @@ export function makeHome() {
 }
 
 /** Resolves to what `check` gives once that is truthy; asks every 50 ms, and fails after `timeoutMs`. */
-export async function until(check, what, timeoutMs = 20000) {
+export async function until(check, what, timeoutMs = TIMEOUT_MS) {
 	const end = Date.now() + timeoutMs;
 	for (;;) {
 		const got = await check();
@@ -23,8 +24,13 @@ export async function until(check, what, timeoutMs = 20000) {
 	}
 }
 
+/** Those of a process that has ended: none. */
 export function childrenOf(pid) {
-	return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(/\s+/).filter(Boolean).map(Number);
+	try {
+		return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(/\s+/).filter(Boolean).map(Number);
+	} catch {
+		return [];
+	}
 }
 
 export function isAlive(pid) {
@@ -136,7 +142,7 @@ export class Up {
 			this.child.kill("SIGTERM");
 		const status = await this.exited;
 		if (!this.keepHome)
-			rmSync(this.home, { recursive: true, force: true });
+			rmSync(this.home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 		return status;
 	}
 }

@@ -106,14 +106,16 @@ static inline void fixture_write(struct fixture *fixture, struct recipe recipe,
 	fixture_hex(recipe.p ? recipe.p : fixture->owner, p);
 	fixture_hex(recipe.agent ? recipe.agent : fixture->agent, agent);
 	buf_init(&tags, 65536);
-	if (recipe.tags)
-		(void)buf_printf(&tags, "%s", recipe.tags);
-	else
+	if (recipe.tags) {
+		(void)buf_append(&tags, slice_of(recipe.tags));
+	} else {
 		(void)buf_printf(
-			&tags,
-			"[[\"p\",\"%s\"],[\"agent\",\"%s\"],[\"frame\",\"%s\"]%s%.*s]", p,
-			agent, recipe.frame ? recipe.frame : "telemetry",
-			recipe.more_tags.len ? "," : "", SLICE_ARG(recipe.more_tags));
+			&tags, "[[\"p\",\"%s\"],[\"agent\",\"%s\"],[\"frame\",\"%s\"]%s",
+			p, agent, recipe.frame ? recipe.frame : "telemetry",
+			recipe.more_tags.len ? "," : "");
+		(void)buf_append(&tags, recipe.more_tags);
+		(void)buf_lit(&tags, "]");
+	}
 	draft = (struct event_draft){
 		.created_at = recipe.created_at ? recipe.created_at : NOW,
 		.kind = recipe.kind ? recipe.kind : FRAME_KIND,

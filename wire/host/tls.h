@@ -1,5 +1,5 @@
-#ifndef RELAY_TLS_H
-#define RELAY_TLS_H
+#ifndef WIRE_HOST_TLS_H
+#define WIRE_HOST_TLS_H
 
 #include <stdbool.h>
 
@@ -25,6 +25,14 @@ const char *tls_cert_path(const struct tls *tls);
 const char *tls_key_path(const struct tls *tls);
 /* Every handshake under @context from now on shows the certificate read last. */
 void tls_attach(struct tls *tls, struct ssl_ctx_st *context);
+/* What was read last, for a server of one's own; it stays the tls's. */
+struct ssl_ctx_st *tls_context(struct tls *tls);
+/* SHA-256 of the certificate as browsers show it, "AB:CD:…". */
+#define TLS_FINGERPRINT_LEN 95
+void tls_fingerprint(const struct tls *tls, char out[TLS_FINGERPRINT_LEN + 1]);
+#define TLS_NAME_MAX 256
+/* The first host name that the certificate has, without a wildcard; false: none. */
+bool tls_first_name(const struct tls *tls, char out[TLS_NAME_MAX]);
 /* Is the certificate for this host name or numeric address? */
 bool tls_is_for(const struct tls *tls, const char *host);
 

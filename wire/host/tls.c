@@ -1,5 +1,7 @@
-#include "relay/tls.h"
+#include "wire/host/tls.h"
 
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -140,4 +142,48 @@ bool tls_is_for(const struct tls *tls, const char *host)
 
 	return cert && (X509_check_host(cert, host, 0, 0, NULL) == 1 ||
 			X509_check_ip_asc(cert, host, 0) == 1);
+}
+
+struct ssl_ctx_st *tls_context(struct tls *tls)
+{
+	return tls->context;
+}
+
+void tls_fingerprint(const struct tls *tls, char out[TLS_FINGERPRINT_LEN + 1])
+{
+	uint8_t digest[32] = {0};
+	unsigned len = 0;
+
+	(void)X509_digest(SSL_CTX_get0_certificate(tls->context), EVP_sha256(), digest,
+			  &len);
+	for (size_t i = 0; i < sizeof(digest); i++)
+		(void)snprintf(out + (i ? 3 * i - 1 : 0), 4, i ? ":%02X" : "%02X",
+			       digest[i]);
+}
+
+static bool copy_name(const GENERAL_NAME *name, char out[TLS_NAME_MAX])
+{
+	int kind, len;
+	const ASN1_STRING *text = GENERAL_NAME_get0_value(name, &kind);
+
+	if (kind != GEN_DNS)
+		return false;
+	len = ASN1_STRING_length(text);
+	if (len <= 0 || len >= TLS_NAME_MAX)
+		return false;
+	memcpy(out, ASN1_STRING_get0_data(text), (size_t)len);
+	out[len] = '\0';
+	return strlen(out) == (size_t)len && !strchr(out, '*');
+}
+
+bool tls_first_name(const struct tls *tls, char out[TLS_NAME_MAX])
+{
+	GENERAL_NAMES *names = X509_get_ext_d2i(SSL_CTX_get0_certificate(tls->context),
+						NID_subject_alt_name, NULL, NULL);
+	bool found = false;
+
+	for (int i = 0; !found && i < sk_GENERAL_NAME_num(names); i++)
+		found = copy_name(sk_GENERAL_NAME_value(names, i), out);
+	GENERAL_NAMES_free(names);
+	return found;
 }

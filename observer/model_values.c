@@ -1,0 +1,73 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "observer/acp.h"
+#include "observer/model_part.h"
+
+/* What the model tells the values. */
+
+#define COST_MAX 1e9 /* more is no cost */
+
+const struct values *model_values(const struct model *model)
+{
+	return &model->values;
+}
+
+struct value_lane *values_of(struct model *model, const struct lane *lane)
+{
+	struct buf id = {.max = sizeof(lane->agent->hex) + lane->channel.len + 1};
+	struct value_lane *found;
+
+	/* As struct span_lane has it. */
+	(void)buf_printf(&id, "%s/", lane->agent->hex);
+	(void)buf_append(&id, buf_slice(&lane->channel));
+	found = values_lane(&model->values, buf_slice(&id));
+	buf_finish(&id);
+	return found;
+}
+
+/* {"amount":1.92,…} in thousandths; -1: it is none. */
+static int64_t cost_of(const struct buf *cost)
+{
+	const struct slice text = acp_get(buf_slice(cost), "amount");
+	char number[32];
+	double amount;
+	char *end;
+
+	if (!text.len || text.len >= sizeof(number))
+		return -1;
+	memcpy(number, text.ptr, text.len);
+	number[text.len] = '\0';
+	amount = strtod(number, &end);
+	if (*end || !(amount >= 0) || amount > COST_MAX)
+		return -1;
+	return (int64_t)llround(amount * 1000);
+}
+
+static int64_t tokens_of(const struct lane_facts *facts)
+{
+	return facts->used >= 0 ? facts->used : facts->input;
+}
+
+static void tell(struct model *model, struct lane *lane, enum value_kind kind, int64_t t,
+		 int64_t level, int64_t *told)
+{
+	if (level < 0 || level == *told)
+		return;
+	values_set(&model->values, lane->values, kind, t, (uint64_t)level);
+	*told = level;
+}
+
+void lane_values(struct model *model, struct lane *lane,
+		 const struct observer_event *event, int64_t unix_ms)
+{
+	if (!lane->values || unix_ms <= 0)
+		return;
+	values_count(&model->values, lane->values, VALUE_BYTES, unix_ms,
+		     event->payload.len);
+	tell(model, lane, VALUE_TOKENS, unix_ms, tokens_of(&lane->facts),
+	     &lane->told_tokens);
+	tell(model, lane, VALUE_COST, unix_ms, cost_of(&lane->facts.cost),
+	     &lane->told_cost);
+}
