@@ -36,7 +36,8 @@ const signer = (key) => async (template) => sign(key, { ...template, tags: [...t
 const framesFor = (key) => ({ kinds: [24200], "#p": [key.pub], limit: 0 });
 const topic = () => Math.random().toString(36).slice(2);
 
-/** Waits until somebody is subscribed: an event of the topic is received by a reader. */
+/** Waits until somebody is subscribed: an event of the topic is received by a reader. Of ephemeral kinds only: of a
+ * stored one the relay does not say who received it. */
 async function publishUntilHeard(key, url, make) {
 	const peer = await Peer.as(url, key);
 	const end = Date.now() + TIMEOUT_MS;
@@ -44,6 +45,7 @@ async function publishUntilHeard(key, url, make) {
 		const event = make(n);
 		const ok = await peer.publish(event);
 		assert.equal(ok[2], true, ok[3]);
+		assert.match(ok[3], /^received by \d+ readers?$/);
 		if (!/ 0 readers/.test(ok[3])) {
 			await peer.close();
 			return event;
@@ -133,8 +135,11 @@ test("rx-nostr: AUTH by itself, a live request and a one-shot one", async () => 
 	rx.setDefaultRelays([relay.url]);
 	const live = createRxForwardReq();
 	const heard = new Promise((resolve) => rx.use(live).subscribe(({ event }) => resolve(event)));
-	live.emit({ kinds: [kind], "#t": [tag], limit: 0 });
-	const note = await publishUntilHeard(key, relay.url, (n) => sign(key, { kind, content: String(n), tags: [["t", tag]] }));
+	const heardOwn = new Promise((resolve) =>
+		rx.createAllEventObservable().subscribe(({ event }) => event.content === "own" && resolve(event)));
+	live.emit({ kinds: [kind, 20001], "#t": [tag], limit: 0 });
+	const note = await publishUntilHeard(key, relay.url,
+		(n) => sign(key, { kind: 20001, content: String(n), tags: [["t", tag]] }));
 	assert.equal((await within(heard, "live event")).id, note.id);
 	const answer = await within(new Promise((resolve) => {
 		rx.send(sign(key, { kind, content: "own", tags: [["t", tag]] }),
@@ -142,6 +147,7 @@ test("rx-nostr: AUTH by itself, a live request and a one-shot one", async () => 
 			.subscribe((packet) => packet.ok && resolve(packet));
 	}), "OK");
 	assert.equal(answer.done, true);
+	assert.equal((await within(heardOwn, "own event")).kind, kind);
 	const stored = await within(new Promise((resolve) => {
 		const got = [];
 		rx.use(createRxOneshotReq({ filters: [{ kinds: [kind], "#t": [tag] }] }))
