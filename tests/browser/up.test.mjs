@@ -1,9 +1,8 @@
 // The whole of Perch in a real browser: real agents, a real relay, the page they end up on.
 import assert from "node:assert/strict";
-import { randomInt } from "node:crypto";
-import { createServer } from "node:net";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { portToKeep } from "../program/support/perch.mjs";
 import { Up, until } from "../program/support/up.mjs";
 import { TIMEOUT_MS } from "../program/support/timeout.mjs";
 import { openBrowser } from "./support/chromium.mjs";
@@ -31,19 +30,6 @@ async function withAgent(run, { permissions = "ask", more = [] } = {}) {
 	} finally {
 		await page?.close();
 		await up.stop();
-	}
-}
-
-/** A port below those that the system gives to whoever asks for any: while nobody listens there it is nobody else's. */
-async function portToKeep() {
-	for (;;) {
-		const server = createServer(), port = randomInt(10_000, 32_000);
-		const took = await new Promise((resolve) =>
-			server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)));
-		if (took) {
-			await new Promise((resolve) => server.close(resolve));
-			return port;
-		}
 	}
 }
 

@@ -10,7 +10,7 @@ import { createRxForwardReq, createRxNostr, createRxOneshotReq } from "rx-nostr"
 import WebSocket from "ws";
 import { makeAgent, makeKey, now, open, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { startRelay, stopRelay } from "./support/perch.mjs";
+import { portToKeep, startRelay, stopRelay } from "./support/perch.mjs";
 import { assertMessage, information } from "./support/schemas.mjs";
 import { TIMEOUT_MS } from "./support/timeout.mjs";
 
@@ -187,8 +187,9 @@ test("applesauce-relay: AUTH, publish, request, count, and the NIP-11 limits", a
 });
 
 test("clients come back when the relay does, and hear live events again", async () => {
-	let own = await startRelay();
-	const { port, url } = own;
+	const listen = ["--listen", `127.0.0.1:${await portToKeep()}`];
+	let own = await startRelay(listen);
+	const { url } = own;
 	const key = makeKey(), tag = topic();
 	const filter = { kinds: [20001], "#t": [tag] };
 	const make = (n) => sign(key, { kind: 20001, content: String(n), tags: [["t", tag]], created_at: now() });
@@ -221,7 +222,7 @@ test("clients come back when the relay does, and hear live events again", async 
 	};
 	await allHear();
 	await own.stop("SIGKILL"); // a clean close tells applesauce not to come back
-	own = await startRelay(["--listen", `127.0.0.1:${port}`]);
+	own = await startRelay(listen);
 	await allHear();
 	subscription.unsubscribe();
 	sauce.close();

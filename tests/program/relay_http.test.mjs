@@ -10,7 +10,7 @@ import WebSocket from "ws";
 import { authEvent, makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
 import { checkExposition } from "./support/metrics.mjs";
 import { Peer, upgrade } from "./support/peer.mjs";
-import { logged, spawnPerch, startRelay, stopRelay } from "./support/perch.mjs";
+import { logged, portToKeep, spawnPerch, startRelay, stopRelay } from "./support/perch.mjs";
 
 let relay, http;
 before(async () => {
@@ -308,10 +308,11 @@ test("SIGTERM does not wait for a client that stopped reading", async () => {
 });
 
 test("after kill -9 it starts again on the same port, with clients still connected", async () => {
-	const first = await startRelay();
+	const listen = ["--listen", `127.0.0.1:${await portToKeep()}`];
+	const first = await startRelay(listen);
 	const peer = await Peer.as(first.url, makeKey());
 	assert.deepEqual(await first.stop("SIGKILL"), { code: null, signal: "SIGKILL" });
-	const second = await startRelay(["--listen", `127.0.0.1:${first.port}`]);
+	const second = await startRelay(listen);
 	assert.equal(second.port, first.port);
 	await peer.closed;
 	await (await Peer.as(second.url, makeKey())).close();

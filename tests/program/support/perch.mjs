@@ -1,8 +1,10 @@
 // Starts perch's programs for tests: the binary is $PERCH_BIN, the folders are the test's own.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -39,6 +41,20 @@ export function spawnPerch(args, { env = {} } = {}) {
 			return exited;
 		},
 	};
+}
+
+/** A port below those that the system gives to whoever asks for any: while nobody listens there it is nobody else's. For
+ * what starts again on its port. */
+export async function portToKeep() {
+	for (;;) {
+		const server = createServer(), port = randomInt(10_000, 32_000);
+		const took = await new Promise((resolve) =>
+			server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)));
+		if (took) {
+			await new Promise((resolve) => server.close(resolve));
+			return port;
+		}
+	}
 }
 
 /**
