@@ -227,6 +227,8 @@ scene("with many tabs there is one of each", async ({ broker, open }) => {
 scene("a sound is made once, by choice", async ({ broker, open }) => {
 	const page = await fresh(open);
 	broker.publish({ cards: [asks("silent")] });
+	/* Else it might come to a tab that watches already. */
+	await becomes(page, () => document.title.startsWith("(3) "));
 	await choose(page, "A sound");
 	/* Heard when it is chosen, two tones each time. */
 	assert.equal(await page.evaluate(() => window.tones), 2);

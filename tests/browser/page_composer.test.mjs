@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { drawn, hasText, pageTests, twice } from "./support/page.mjs";
+import { drawn, hasText, pageTests, saysAfter, twice } from "./support/page.mjs";
 import { lanes } from "./support/scene.mjs";
 
 const scene = pageTests();
@@ -81,8 +81,7 @@ scene("each queued prompt shows its state", async ({ broker, openAgent }) => {
 scene("Esc twice stops the turn, once only asks", async ({ broker, openAgent }) => {
 	const page = await openAgent();
 	await page.waitForSelector(".entry");
-	await page.keyboard.press("Escape");
-	await hasText(page, ".answers", "Esc again to stop");
+	assert.match(await saysAfter(page, ".answers", "Escape"), /Esc again to stop/);
 	assert.deepEqual(broker.posts, []);
 	/* Within two seconds: of these, or of the first and one of these. */
 	await twice(page, "Escape");

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { becomes, drawn, hasText, pageTests } from "./support/page.mjs";
+import { becomes, drawn, hasText, pageTests, saysAfter } from "./support/page.mjs";
 import { agent, lane, lanes } from "./support/scene.mjs";
 
 const scene = pageTests();
@@ -206,19 +206,17 @@ scene(
 	async ({ broker, open }) => {
 		broker.demo = "the demo agent runs already";
 		const page = await open();
-		const button = page.getByRole("button", { name: "Play the demo agent" });
-		await button.click();
+		const asked = () => broker.requests.filter((line) => line === "POST /api/demo").length;
+		await page.getByRole("button", { name: "Play the demo agent" }).click();
 		await hasText(page, ".demo", "Not started: the demo agent runs already.");
 		broker.demo = null;
-		await page.keyboard.press("p");
-		await hasText(page, ".demo", "It starts, and shows up here by itself.");
-		assert.ok(await button.isDisabled());
-		await page.keyboard.press("p");
-		await drawn(page);
-		assert.equal(
-			broker.requests.filter((line) => line === "POST /api/demo").length,
-			2,
+		assert.match(
+			await saysAfter(page, ".demo:has(button:disabled)", "p", "p"),
+			/It starts, and shows up here by itself\./,
 		);
+		await broker.until(() => asked() >= 2);
+		await drawn(page);
+		assert.equal(asked(), 2);
 	},
 	{ empty: true },
 );

@@ -78,6 +78,7 @@ test("many tabs share one stream, and another takes over when the first closes",
 	await agent.send(agent.event("session_resolved", { sessionId: "s2", isNew: true, channelName: "news-for-all" }, { channel: other }));
 	for (const tab of tabs)
 		await tab.locator(".fleet-row", { hasText: "news-for-all" }).waitFor();
+	await oneGoes();
 	const before = streams.length, [leading] = going, at = tabs.findIndex((tab) => leading.frame().page() === tab);
 	await tabs.splice(at, 1)[0].close();
 	going.delete(leading); /* of a tab that is gone nothing is told */

@@ -140,6 +140,7 @@ scene(
 		const [stream] = broker.streams.keys();
 		const text = `${message("zwölf ✓")}\n\n${message("thirteen")}\n${message("vierzehn ✓")}`;
 		const bytes = Buffer.from(text);
+		broker.silent = true; /* an empty line would end the last one */
 		for (let i = 0; i < bytes.length; i += 7) stream.write(bytes.subarray(i, i + 7));
 		await hasText(page, rowOf(lanes.gemini), "thirteen");
 		stream.write("\n");
@@ -197,6 +198,7 @@ scene(
 	async ({ broker, open }) => {
 		const page = await open();
 		await page.waitForSelector(".fleet-row");
+		broker.silent = true;
 		broker.publish({ lanes: [{ ...lanes.gemini, object: "npm run before" }] });
 		await hasText(page, rowOf(lanes.gemini), "npm run before");
 		await page.evaluate(() => {

@@ -50,6 +50,10 @@ export function pageAssets() {
 	return built;
 }
 
+/* PROTOCOL.md, of /api/stream: an empty line this often. A test is no quicker than its machine, and
+ * two of them missed the page asks again. */
+const ALIVE_MS = 15_000;
+
 const LISTS = { agents: "id", lanes: "id", cards: "id", controls: "requestId" };
 
 export class FakeBroker {
@@ -75,6 +79,8 @@ export class FakeBroker {
 	requests = [];
 	/* The open streams; the cursor each began with. */
 	streams = new Map();
+	/* A connection that is dead says nothing: not even that it lives. */
+	silent = false;
 	refuse = null;
 	/* Why the demo agent is not played. */
 	demo = null;
@@ -94,6 +100,7 @@ export class FakeBroker {
 	#ring = [];
 	#sequence = 0;
 	#server;
+	#beat;
 	#watchers = new Set();
 	#requestId = 0;
 	#killed = false;
@@ -108,6 +115,9 @@ export class FakeBroker {
 		this.port = this.#server.address().port;
 		this.origin = `http://127.0.0.1:${this.port}`;
 		this.url = `${this.origin}/#${this.token}`;
+		this.#beat = setInterval(() => {
+			if (!this.silent) for (const stream of this.streams.keys()) stream.write("\n");
+		}, ALIVE_MS);
 		return this;
 	}
 	/* Every connection breaks, and no other lasts, until it is there again. Its port stays taken:
@@ -122,6 +132,7 @@ export class FakeBroker {
 	}
 	async stop() {
 		const { promise, resolve } = Promise.withResolvers?.() ?? deferred();
+		clearInterval(this.#beat);
 		this.#server.close(resolve);
 		this.#server.closeAllConnections();
 		await promise;

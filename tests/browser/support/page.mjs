@@ -95,6 +95,19 @@ export const twice = (page, key) =>
 			document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
 	}, key);
 
+/* What @selector says once the page has drawn what these keys did, all of it at once: of words that
+ * go again by themselves, which whoever asks afterwards may be too late for. */
+export const saysAfter = (page, selector, ...keys) =>
+	page.evaluate(
+		async ([selector, keys]) => {
+			for (const key of keys)
+				document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+			await new Promise((resolve) => setTimeout(resolve));
+			return document.querySelector(selector)?.textContent ?? `no ${selector}`;
+		},
+		[selector, keys],
+	);
+
 /* What the locks of this browser call a tab. */
 const clientOf = (page) =>
 	page.evaluate(() =>
