@@ -372,6 +372,65 @@ scene("a call that waits for its permission looks as if it waits", async ({
 	assert.equal(await entry.getAttribute("data-time"), "tool");
 });
 
+scene("a call and the question that it waits for are one row, whichever of them is meant", async ({
+	broker,
+	openAgent,
+}) => {
+	const said = (seq) => row(of, seq, "message", { role: "agent", text: `Said ${seq}`, end: Date.now() });
+	const call = (over) =>
+		row(of, 2, "tool", {
+			call: "c1",
+			kind: "other",
+			verb: "Waiting to use",
+			object: "deploy",
+			time: "you",
+			status: "pending",
+			input: '{"to":"stage"}',
+			parts: [],
+			...over,
+		});
+	const question = (over) =>
+		row(of, 3, "permission", {
+			call: "c1",
+			verb: "wants to use",
+			text: "deploy",
+			time: "you",
+			state: "pending",
+			...over,
+		});
+	const ids = (page) => page.locator(".entry").evaluateAll((all) => all.map((e) => e.dataset.row));
+	const lit = (page) =>
+		page.locator(".entry[data-current]").evaluateAll((all) => all.map((e) => e.dataset.row));
+	broker.rows.set(of.id, [said(1), call(), question(), said(4)]);
+	const page = await openAgent(of, "row-3");
+	const entry = page.locator(".entry[data-row=row-2]");
+	await entry.locator("[data-state=needs-you]").waitFor();
+	assert.match(await entry.innerText(), /Wants to use deploy\s*\d+:\d\d\s*Arguments, 14 bytes/);
+	assert.doesNotMatch(await page.locator(".transcript").innerText(), /Waiting to/);
+	assert.deepEqual(await ids(page), ["row-1", "row-2", "row-4"]);
+	/* A link to the question is one to the row that asks it; so it is in a story. */
+	assert.deepEqual(await lit(page), ["row-2"]);
+	await page.keyboard.press("Enter");
+	await hasText(page, ".entry[data-row=row-2] .terminal", '"to": "stage"');
+	await page.keyboard.press("Shift+Z");
+	await page.waitForSelector(".entry-story[data-row=row-2][data-current]");
+	await page.keyboard.press("z");
+	/* Up and down it is one step. */
+	await page.waitForSelector(".entry:not(.entry-story)[data-row=row-2][data-current]");
+	for (const [key, id] of [["k", "row-1"], ["j", "row-2"], ["j", "row-4"], ["k", "row-2"]]) {
+		await page.keyboard.press(key);
+		await comesTo(page, lit, [id]);
+	}
+	/* Once it is answered each says its own; another call's question is no part of this one. */
+	broker.publish({ rows: [call({ verb: "Using", time: "tool" }), question({ state: "allowed", by: "you" })] });
+	await comesTo(page, ids, ["row-1", "row-2", "row-3", "row-4"]);
+	await hasText(page, ".entry[data-row=row-2]", /Using deploy/);
+	await hasText(page, ".entry[data-row=row-3]", /You allowed deploy/);
+	broker.publish({ rows: [call(), question({ call: "c2" })] });
+	await hasText(page, ".entry[data-row=row-2]", /Waiting to use deploy/);
+	assert.deepEqual(await ids(page), ["row-1", "row-2", "row-3", "row-4"]);
+});
+
 scene("counts of an edit are said once", async ({ broker, openAgent }) => {
 	broker.rows.set(of.id, [
 		row(of, 1, "tool", {

@@ -460,7 +460,7 @@ const inTimeline = (id: string) => `#/timeline?${new URLSearchParams({ pin: id }
 function openRow(view: View) {
 	if (zoom.value === "story") return setZoom("detail");
 	[...document.querySelectorAll<HTMLElement>("[data-row]")]
-		.find((element) => element.dataset.row === view.current.value)
+		.find((element) => element.dataset.row === view.lit?.id)
 		?.querySelector<HTMLElement>("summary, button.link")
 		?.click();
 }

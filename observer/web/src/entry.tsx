@@ -221,7 +221,7 @@ const going = (row: Row, since = row.t) =>
 		</span>
 	);
 
-function Tool({ row }: { row: RowOf<"tool"> }) {
+function Tool({ row, asks }: { row: RowOf<"tool">; asks?: RowOf<"permission"> }) {
 	const failed = row.status === "failed";
 	const busy = row.status === "in_progress" || row.status === "pending";
 	/* Its time is the owner's: it may not begin before it is allowed. */
@@ -231,24 +231,28 @@ function Tool({ row }: { row: RowOf<"tool"> }) {
 	const locations = row.locations ?? [];
 	return (
 		<>
-			<p class="entry-line">
-				{failed ? (
-					<State of="failed" />
-				) : busy && !row.replay ? (
-					<State of={waits ? "needs-you" : "working"} />
-				) : null}
-				<Sentence
-					verb={row.verb || row.title || "Used a tool"}
-					object={row.object}
-					outcome={row.outcome}
-				/>
-				{diffs.length === 1 && !row.outcome ? (
-					<span>
-						<Counts added={diffs[0]!.added} removed={diffs[0]!.removed} />
-					</span>
-				) : null}
-				{busy ? going(row) : duration(row)}
-			</p>
+			{asks ? (
+				<Permission row={asks} />
+			) : (
+				<p class="entry-line">
+					{failed ? (
+						<State of="failed" />
+					) : busy && !row.replay ? (
+						<State of={waits ? "needs-you" : "working"} />
+					) : null}
+					<Sentence
+						verb={row.verb || row.title || "Used a tool"}
+						object={row.object}
+						outcome={row.outcome}
+					/>
+					{diffs.length === 1 && !row.outcome ? (
+						<span>
+							<Counts added={diffs[0]!.added} removed={diffs[0]!.removed} />
+						</span>
+					) : null}
+					{busy ? going(row) : duration(row)}
+				</p>
+			)}
 			{locations.length > 1 ? (
 				<p class="outcome quiet paths">{exact(locations.join(", "))}</p>
 			) : null}
@@ -448,7 +452,7 @@ const PROMPT_SOURCES: Record<string, string> = {
 	resumed: "from the session before",
 };
 
-function body(row: Row): ComponentChildren {
+function body(row: Row, asks?: Row): ComponentChildren {
 	switch (row.type) {
 		case "prompt":
 			return (
@@ -526,7 +530,9 @@ function body(row: Row): ComponentChildren {
 			);
 		}
 		case "tool":
-			return <Tool row={row} />;
+			return (
+				<Tool row={row} asks={asks?.type === "permission" ? asks : undefined} />
+			);
 		case "permission":
 			return <Permission row={row} />;
 		case "turn":
@@ -639,15 +645,21 @@ export function failing(row: Row): boolean {
 
 interface EntryProps {
 	row: Row;
+	/* What its row waits for, told with it. */
+	asks?: Row | undefined;
 	current: boolean;
 }
 
 /* A row that did not change is never drawn again: its nodes, and a selection in them, stay. */
 export class Entry extends Component<EntryProps> {
 	shouldComponentUpdate(next: EntryProps) {
-		return next.row !== this.props.row || next.current !== this.props.current;
+		return (
+			next.row !== this.props.row ||
+			next.asks !== this.props.asks ||
+			next.current !== this.props.current
+		);
 	}
-	render({ row, current }: EntryProps) {
+	render({ row, asks, current }: EntryProps) {
 		const kind =
 			row.type === "prompt" || (row.type === "message" && row.role === "user")
 				? " entry-prompt"
@@ -664,7 +676,7 @@ export class Entry extends Component<EntryProps> {
 				data-current={current || undefined}
 			>
 				<Time ms={row.t} class="entry-time" />
-				<div class="entry-body">{body(row)}</div>
+				<div class="entry-body">{body(row, asks)}</div>
 			</li>
 		);
 	}

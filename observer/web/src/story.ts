@@ -43,11 +43,18 @@ export function said(row: Row): Said {
 
 const waits = (row: Row) => row.type === "tool" && row.time === "you";
 
+/* The question that a call waits for. */
+export const asks = (before: Row, row: Row) =>
+	waits(before) &&
+	row.type === "permission" &&
+	row.state === "pending" &&
+	!!row.call &&
+	row.call === (before as typeof row).call;
+
 /* Of one verb, and either of one sort, all well; or the very same again. A call that waits joins
  * only the question that it waits for. */
 export function joins(before: Row, row: Row): boolean {
-	if (waits(before) && row.type === "permission")
-		return row.state === "pending" && !!row.call && row.call === (before as typeof row).call;
+	if (asks(before, row)) return true;
 	if (before.type !== row.type || waits(before) || waits(row)) return false;
 	const a = said(before);
 	const b = said(row);

@@ -11,7 +11,7 @@ import { Entry } from "./entry";
 import { type Follow, type FollowEvent, FOLLOWING, step } from "./follow";
 import { Raw } from "./raw";
 import type { LaneRows } from "./rows";
-import { joins } from "./story";
+import { asks, joins } from "./story";
 import { Story } from "./told";
 import type { Row } from "./types";
 import { type Zoom, zoom } from "./zoom";
@@ -95,15 +95,16 @@ export class View {
 	#head(): number {
 		return ABOVE_PX + (this.rows.more ? MORE_PX : 0);
 	}
-	/* In a story a row may be told by one before it: it has no place of its own. Found once for
-	 * each version of the rows. */
+	/* A row may be told by one before it, in a story more of them: it has no place of its own.
+	 * Found once for each version of the rows. */
 	#joined(index: number): boolean {
 		const { list } = this.rows;
-		if (this.#zoom !== "story") return false;
+		if (this.#zoom === "raw") return false;
+		const join = this.#zoom === "story" ? joins : asks;
 		const version = this.rows.version.peek();
 		if (this.#joins.length !== list.length || this.#joinsOf !== version) {
 			this.#joins = Uint8Array.from(list, (row, i) =>
-				Number(i > 0 && joins(list[i - 1]!, row)),
+				Number(i > 0 && join(list[i - 1]!, row)),
 			);
 			this.#joinsOf = version;
 		}
@@ -120,14 +121,17 @@ export class View {
 		while (this.#joined(index));
 		return index;
 	}
+	/* What the reader stands on, as it is drawn: of a row that another tells, that one. */
+	get lit(): Row | undefined {
+		const row = this.current.value ? this.rows.get(this.current.value) : undefined;
+		return row && this.rows.list[this.lead(this.rows.indexOf(row))];
+	}
 	/* The same row in the same place, whatever its height is now: the current one, or the first. */
 	#takeZoom() {
 		if (this.#zoom === zoom.peek()) return;
 		if (this.scroller && !this.follow.peek().following) {
 			const { scrollTop, clientHeight } = this.scroller;
-			const row = this.current.peek()
-				? this.rows.get(this.current.peek()!)
-				: undefined;
+			const row = this.lit;
 			const offset = row ? scrollTop - this.top(this.rows.indexOf(row)) : 1;
 			if (row && offset <= 0 && -offset < clientHeight)
 				this.#anchor = { id: row.id, offset };
@@ -137,6 +141,7 @@ export class View {
 			}
 		}
 		this.#heights.clear();
+		this.#joinsOf = -1;
 		this.#zoom = zoom.peek();
 	}
 	layout() {
@@ -336,13 +341,15 @@ export class View {
 		const { list } = this.rows;
 		if (!list.length || !this.scroller) return;
 		const was = this.current.peek() ? this.rows.get(this.current.peek()!) : undefined;
-		const index = was
-			? this.rows.indexOf(was) + by
+		const index = was ? this.rows.indexOf(was) : 0;
+		const at = was
+			? by > 0
+				? this.behind(index)
+				: this.lead(index) - 1
 			: this.at(
 					this.scroller.scrollTop +
 						(by > 0 ? 0 : this.scroller.clientHeight - 1),
 				);
-		const at = was && by > 0 ? this.behind(index - by) : index;
 		const row = list[this.lead(Math.max(0, Math.min(list.length - 1, at)))]!;
 		this.current.value = row.id;
 		const top = this.top(this.rows.indexOf(row)) - this.scroller.scrollTop;
@@ -370,6 +377,7 @@ export function Transcript({ view, label }: { view: View; label: string }) {
 	const near = zoom.value;
 	const state = rows.state.value;
 	const ranges = view.choose();
+	const { lit } = view;
 
 	useLayoutEffect(() => {
 		view.scroller = scroller.current;
@@ -428,7 +436,7 @@ export function Transcript({ view, label }: { view: View; label: string }) {
 		);
 		for (let at = view.lead(from); at < to; at = view.behind(at)) {
 			const row = rows.list[at]!;
-			const current = view.current.value === row.id;
+			const current = row === lit;
 			items.push(
 				near === "story" ? (
 					<Story
@@ -444,7 +452,12 @@ export function Transcript({ view, label }: { view: View; label: string }) {
 						current={current}
 					/>
 				) : (
-					<Entry key={row.id} row={row} current={current} />
+					<Entry
+						key={row.id}
+						row={row}
+						asks={rows.list.slice(at + 1, view.behind(at))[0]}
+						current={current}
+					/>
 				),
 			);
 		}
