@@ -15,6 +15,8 @@ async function openSelf({ broker, open }) {
 	broker.self.harnesses = [{ agent: lanes.claude.agent, atMs: Date.now() - 2000, figures: FIGURES }];
 	const page = await open("/self");
 	await hasText(page, ".self", "Kept for pages that come back");
+	/* Names come with the stream, whose first word may be later than the figures. */
+	await page.waitForSelector(".tray");
 	return page;
 }
 

@@ -91,8 +91,9 @@ export class FakeBroker {
 		rowBytes: 7_000_000,
 		harnesses: [],
 	};
-	/* What the times are of, and what an answer about them waits for. */
+	/* What the times are of, what a report says, and what an answer about either waits for. */
 	times = timesScene();
+	report = (query) => reportOf(this.times, query);
 	hold = null;
 	/* What a search finds, the newest first. */
 	hits = [];
@@ -316,7 +317,7 @@ export class FakeBroker {
 		);
 		this.#happened();
 		await this.hold?.(url);
-		if (url.pathname === "/api/report") return json(200, reportOf(this.times, query));
+		if (url.pathname === "/api/report") return json(200, this.report(query));
 		response.writeHead(200, { "Content-Type": "application/octet-stream" });
 		response.end(encodeTimeline(this.times, query));
 		return this.#happened();
