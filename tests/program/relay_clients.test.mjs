@@ -3,19 +3,15 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Relay as ApplesauceRelay } from "applesauce-relay";
-import { SimplePool, useWebSocketImplementation as poolSocket } from "nostr-tools/pool";
-import { Relay, useWebSocketImplementation as relaySocket } from "nostr-tools/relay";
 import { verifyEvent } from "nostr-tools/pure";
 import { createRxForwardReq, createRxNostr, createRxOneshotReq } from "rx-nostr";
 import WebSocket from "ws";
 import { makeAgent, makeKey, now, open, sign, telemetry } from "./support/keys.mjs";
+import { Relay, SimplePool } from "./support/nostr_tools.mjs";
 import { Peer } from "./support/peer.mjs";
 import { portToKeep, startRelay, stopRelay } from "./support/perch.mjs";
 import { assertMessage, information } from "./support/schemas.mjs";
 import { TIMEOUT_MS } from "./support/timeout.mjs";
-
-poolSocket(WebSocket);
-relaySocket(WebSocket);
 
 let relay, stores;
 before(async () => {
@@ -160,7 +156,7 @@ test("rx-nostr: AUTH by itself, a live request and a one-shot one", async () => 
 test("applesauce-relay: AUTH, publish, request, count, and the NIP-11 limits", async () => {
 	const kind = stores ? 1 : 20001;
 	const key = makeKey(), tag = topic();
-	const client = new ApplesauceRelay(relay.url, { WebSocket, keepAlive: 0 });
+	const client = new ApplesauceRelay(relay.url, { WebSocket, keepAlive: 0, eventTimeout: TIMEOUT_MS, publishTimeout: TIMEOUT_MS });
 	const challenge = new Promise((resolve) => client.challenge$.subscribe((value) => value && resolve()));
 	const live = [];
 	const subscription = client.subscription({ kinds: [kind], "#t": [tag] }).subscribe((value) => value.content && live.push(value));
@@ -199,13 +195,14 @@ test("clients come back when the relay does, and hear live events again", async 
 	pool.subscribe([url], filter, { onevent: ({ id }) => heard.pool.push(id) });
 	const rx = createRxNostr({
 		websocketCtor: WebSocket, skipFetchNip11: true, verifier: async () => true,
-		connectionStrategy: "lazy-keep", retry: { strategy: "linear", interval: 100, maxCount: 100 } });
+		connectionStrategy: "lazy-keep", retry: { strategy: "linear", interval: 100, maxCount: TIMEOUT_MS / 100 } });
 	rx.setDefaultRelays([url]);
 	const req = createRxForwardReq();
 	rx.use(req).subscribe(({ event }) => heard.rx.push(event.id));
 	req.emit(filter);
-	const sauce = new ApplesauceRelay(url, { WebSocket, keepAlive: 0, subscriptionReconnect: { count: 100, delay: 100 } });
-	const subscription = sauce.subscription(filter, { reconnect: { count: 100, delay: 100 } })
+	const reconnect = { count: TIMEOUT_MS / 100, delay: 100 };
+	const sauce = new ApplesauceRelay(url, { WebSocket, keepAlive: 0, subscriptionReconnect: reconnect });
+	const subscription = sauce.subscription(filter, { reconnect })
 		.subscribe({ next: (value) => value.id && heard.applesauce.push(value.id), error: () => {} });
 
 	const allHear = async () => {

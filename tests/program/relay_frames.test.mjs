@@ -2,13 +2,10 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { getEventHash } from "nostr-tools/pure";
-import { Relay, useWebSocketImplementation } from "nostr-tools/relay";
-import WebSocket from "ws";
 import { authEvent, control, makeAgent, makeKey, now, open, sign, telemetry } from "./support/keys.mjs";
+import { Relay } from "./support/nostr_tools.mjs";
 import { Peer } from "./support/peer.mjs";
 import { logged, startRelay, stopRelay } from "./support/perch.mjs";
-
-useWebSocketImplementation(WebSocket);
 
 let relay;
 before(async () => { relay = await startRelay(); });

@@ -4,15 +4,10 @@ import { after, before, test } from "node:test";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { SimplePool, useWebSocketImplementation as useInPool } from "nostr-tools/pool";
-import { Relay, useWebSocketImplementation as useInRelay } from "nostr-tools/relay";
-import WebSocket from "ws";
 import { makeKey, now, sign } from "./support/keys.mjs";
+import { Relay, SimplePool } from "./support/nostr_tools.mjs";
 import { Peer } from "./support/peer.mjs";
 import { spawnPerch, startRelay, stopRelay } from "./support/perch.mjs";
-
-useInPool(WebSocket);
-useInRelay(WebSocket);
 
 let relay, folder;
 before(async () => {
