@@ -198,9 +198,9 @@ static void on_drained(void *ctx)
 	sender_leave(harness->sender, &left);
 	if (left.events)
 		log_warn("agent",
-			 "stopped with %" PRIu64 " events unsent, %" PRIu64
-			 " of them are kept for the next start",
-			 left.events, left.journalled);
+			 "stopped with %" PRIu64 " event%s unsent; %" PRIu64
+			 " kept for the next start",
+			 left.events, left.events == 1 ? "" : "s", left.journalled);
 	report_stopping(harness->sender, harness->stop_reason, &left);
 	harness->last_word = true;
 	sender_stop(harness->sender, harness->hurry ? HURRY_LAST_MS : LAST_GRACE_MS,

@@ -61,7 +61,7 @@ test("a stop while the relay is away keeps the rest, and the next start tells of
 	first.relay.verdict = () => [false, "rate-limited: not now"];
 	await first.relay.stop();
 	assert.equal((await first.leave()).code, 0);
-	assert.match(first.stderr, /events unsent, \d+ of them are kept for the next start/);
+	assert.match(first.stderr, /stopped with \d+ events? unsent; \d+ kept for the next start/);
 	const second = await Harness.start([], { again: { home: first.home, owner: first.owner } });
 	const { served } = await fetchAll(second, first.epoch);
 	const kinds = [...served.values()].flatMap((frame) => frame.kind === "batch" ? frame.payload.events : [frame]);
