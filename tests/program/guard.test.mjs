@@ -52,3 +52,14 @@ test("leaves nothing", () => {});
 `);
 	assert.equal(status, 0, stdout);
 });
+
+test("a command under stutter ends as it does alone, and what it stopped itself stays so", () => {
+	const stutter = fileURLToPath(new URL("../stutter.mjs", import.meta.url));
+	const { status, stdout, stderr } = spawnSync(process.execPath, [stutter, "7", "sh", "-c", `
+		sh -c 'kill -STOP $$; echo went on' & stopped=$!
+		i=0; while [ $i -lt 30 ]; do sleep 0.1; i=$((i + 1)); done
+		kill -KILL $stopped; echo ended; exit 5`], { encoding: "utf8", timeout: 60000 });
+	assert.equal(status, 5);
+	assert.equal(stdout, "ended\n");
+	assert.match(stderr, /^stutter: seed 7, [1-9]\d* stops\n$/);
+});
