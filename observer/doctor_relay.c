@@ -242,7 +242,7 @@ static void tell_clock(struct doctor *doctor, const struct link_info *info)
 	const int64_t off = ms < 0 ? -ms : ms;
 	const char *way = ms < 0 ? "ahead of" : "behind";
 
-	if (!ms)
+	if (!info->has_clock)
 		doctor_tell(doctor, DOCTOR_WARNING, "clock",
 			    "not compared: the relay told no time");
 	else if (off < CLOCK_WARN_MS)

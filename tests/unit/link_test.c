@@ -503,6 +503,7 @@ START_TEST(nip11_tells_limits_and_the_relays_clock)
 	peer.clock_ahead_s = 5000;
 	connect_ready();
 	ck_assert(link_info(seen.link)->known);
+	ck_assert(link_info(seen.link)->has_clock);
 	ck_assert_uint_eq(link_info(seen.link)->max_message_bytes, 131072);
 	ck_assert_uint_eq(link_info(seen.link)->max_content_bytes, 90000);
 	ck_assert_uint_eq(link_info(seen.link)->backfill_per_second, 8);

@@ -71,7 +71,6 @@ struct link {
 	unsigned notices; /* of this connection */
 
 	struct link_info info;
-	bool has_date;
 	int64_t date_ms;  /* the relay's Date less loop_now_ms() */
 	struct sub *subs; /* in the order in which they were made */
 	bool publish_refused;
@@ -86,7 +85,7 @@ static void fail(struct link *link, const char *fmt, ...)
 
 int64_t link_unix_ms(const struct link *link)
 {
-	return link->has_date ? loop_now_ms() + link->date_ms : loop_unix_ms();
+	return link->info.has_clock ? loop_now_ms() + link->date_ms : loop_unix_ms();
 }
 
 static int64_t relay_now(const struct link *link)
@@ -424,7 +423,7 @@ static void on_date(void *ctx, struct slice date)
 	    unix_ms < DATE_MAX_MS) {
 		link->info.clock_offset_ms = unix_ms - loop_unix_ms();
 		link->date_ms = unix_ms - loop_now_ms();
-		link->has_date = true;
+		link->info.has_clock = true;
 	}
 }
 
@@ -493,7 +492,6 @@ static void on_open(void *ctx)
 	link->authenticated = false;
 	link->notices = 0;
 	link->info = (struct link_info){0};
-	link->has_date = false;
 	for (struct sub *sub = link->subs; sub != NULL; sub = sub->next)
 		sub->sent = false;
 	timer_start(link->challenge_wait, CHALLENGE_WAIT_MS);

@@ -29,7 +29,8 @@ struct link_info {
 	uint32_t max_message_bytes;
 	uint32_t max_content_bytes;
 	uint32_t backfill_per_second; /* perch.backfill_per_second */
-	int64_t clock_offset_ms; /* relay's Date − ours at receipt; 0 unknown (±1 s) */
+	bool has_clock;               /* it told its time, so that the next is known */
+	int64_t clock_offset_ms;      /* relay's Date − ours at receipt (±1 s) */
 };
 
 struct link_events {
