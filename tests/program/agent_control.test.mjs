@@ -24,7 +24,8 @@ test("a repeat, signed anew, gets the first answer and does not run again", () =
 
 test("what is of another epoch or expired does not run", () => withHarness(async (harness) => {
 	assert.equal(await status(harness.prompt("say no", { epoch: "0123456789abcdef" })), "wrong_epoch");
-	assert.equal(await status(harness.prompt("say no", { expires: now() - 31 })), "expired");
+	// The harness takes the relay's clock, which it knows to a second or two; 30 are forgiven.
+	assert.equal(await status(harness.prompt("say no", { expires: now() - 40 })), "expired");
 	assert.equal(harness.ofKind("turn_started").length, 0);
 }));
 

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { perchBin } from "./support/perch.mjs";
-import { Harness, SmallRelay, scriptedAgent, withHarness } from "./support/harness.mjs";
+import { Harness, SmallRelay, withHarness } from "./support/harness.mjs";
 import { isAlive, until } from "./support/up.mjs";
 
 test("an agent sees its folder, pipes, and nothing of ours", () => withHarness(async (harness) => {
@@ -49,22 +49,22 @@ test("asked twice to stop, it waits for no agent, and still has its last word", 
 	const harness = await Harness.start([], { agentEnv: { AGENT_STAY: "1" } });
 	await harness.turn("ignoreterm");
 	harness.child.kill("SIGINT");
-	while (!harness.stderr.includes("stopping"))
-		await new Promise((resolve) => setTimeout(resolve, 10));
+	await harness.logged(/^info agent: stopping$/m);
 	harness.child.kill("SIGINT");
 	assert.deepEqual(await harness.exited, { code: 0, signal: null });
-	const { payload } = harness.ofKind("agent_exited")[0];
-	assert.deepEqual([payload.signal, payload.reason], ["SIGKILL", "stopped"]);
-	assert.equal(harness.ofKind("harness_stopping")[0].payload.reason, "interrupted");
 	await harness.leave();
 	const again = await Harness.start([], { again: harness });
-	await again.turn("say one");
+	// What had not left when its short time was up comes from the journal.
+	again.publish({ type: "feed_sync", requestId: "sync-1", observer: "0badcafe", want: [{ epoch: harness.epoch, frames: [[1, 2 ** 53 - 1]] }] });
+	const { payload } = await again.event("agent_exited");
+	assert.deepEqual([payload.signal, payload.reason], ["SIGKILL", "stopped"]);
+	assert.equal((await again.event("harness_stopping")).payload.reason, "interrupted");
 	assert.equal(again.ofKind("observer_telemetry_gap").length, 0, "no unclean stop is told");
 	await again.stop();
 });
 
 test("an agent that never reads its stdin is ended with that reason", () => withHarness(async (harness) => {
-	await harness.prompt("deafflood 40000");
+	await harness.prompt("deafflood 40 500000"); // over the 16 MiB that may wait for it
 	const { payload } = await harness.event("agent_exited");
 	assert.match(payload.error, /did not read its stdin/);
 	assert.equal((await harness.completed()).cancelledBy, "exit");
@@ -108,18 +108,20 @@ test("no descendant survives its agent, whatever it tries", async () => {
 	const agent = harness.ofKind("agent_initialized")[0].payload.pid;
 	assert.ok(isAlive(pid));
 	assert.deepEqual(await harness.stop(), { code: 0, signal: null });
-	assert.ok(!isAlive(agent) && !isAlive(pid));
+	await until(() => !isAlive(agent) && !isAlive(pid), "the end of both"); // whoever is killed has to be run to end
 });
 
 test("a talkative stderr is drained, capped and counted", () => withHarness(async (harness) => {
+	const begin = performance.now();
 	const done = await harness.turn("stderr 20000\nsay not blocked");
 	assert.equal(done.stopReason, "end_turn");
 	await harness.event("output");
 	await harness.stop();
+	const seconds = (performance.now() - begin) / 1000;
 	const outputs = harness.ofKind("output").map(({ payload }) => payload);
 	const lines = outputs.flatMap(({ text }) => text.match(/log line/g) ?? []).length;
 	const suppressed = outputs.reduce((sum, payload) => sum + (payload.suppressed ?? 0), 0);
-	assert.ok(lines < 2000, `${lines} lines`);
+	assert.ok(lines * "log line 0 ".length + lines * 81 <= 32768 + 8192 * seconds, `${lines} lines in ${seconds} s`);
 	assert.equal(lines + suppressed, 20000);
 }));
 
@@ -210,8 +212,6 @@ test("a relay that comes back gets what was missed", async () => {
 	await harness.stop();
 });
 
-void scriptedAgent;
-
 test("a wrong value of an option is a usage error", async () => {
 	for (const [name, value] of [["--permissions", "maybe"], ["--control", "root"], ["--name", "../x"], ["--log-level", "loud"], ["--env", "PERCH_X=1"], ["--cwd", "/nowhere"]]) {
 		const harness = await Harness.start([name, value], { ready: false });
@@ -232,16 +232,3 @@ test("a broken attestation is one line that says what to do", () => withHarness(
 		assert.match(again.stderr, /^perch agent: the attestation of agent key tested is broken \(.+\): run "perch attest tested" on the owner's machine\n$/);
 	}
 }));
-
-test("stopping in a backlog: what cannot leave in time is told by the last word", async () => {
-	const harness = await Harness.start(["--tick-ms", "1000"]);
-	const file = join(harness.work, "written");
-	await harness.prompt(`heavy 60000 40\ntouch ${file}`); // more than leaves meanwhile and in its last seconds
-	await until(() => existsSync(file), "all of it to be written");
-	harness.child.kill("SIGTERM");
-	assert.deepEqual(await harness.exited, { code: 0, signal: null });
-	const last = harness.events.all.at(-1);
-	assert.equal(last.kind, "harness_stopping");
-	assert.ok(last.payload.left.events > 0, JSON.stringify(last.payload));
-	await harness.stop();
-});

@@ -192,13 +192,10 @@ const directives = {
 		}
 	},
 	length: (t, words) => t.say(`length ${words.join(" ").length}`),
-	async deafflood(t, [count]) { // asks without end and never reads an answer
+	deafflood(t, [count, bytes]) { // asks that often, by ids of so many bytes, and never reads an answer
 		process.stdin.pause();
-		for (let i = 0; i < Number(count); i++) {
-			rawMessage({ id: 10000 + i, method: "_example.com/flood", params: {} });
-			if (i % 500 === 0)
-				await sleep(1);
-		}
+		for (let i = 0; i < Number(count); i++)
+			rawMessage({ id: String(i).padStart(Number(bytes), "0"), method: "_example.com/flood", params: {} });
 		return new Promise(() => {});
 	},
 	async await(t, [path]) { // silent until that file is there
@@ -252,7 +249,7 @@ const directives = {
 		setTimeout(() => rawUpdate(t.id, chunk("too late")), 100);
 	},
 	async child(t, [pidFile]) { // a helper in a session of its own, which ignores SIGTERM and outlives its parent
-		const helper = spawn("/bin/sh", ["-c", "trap '' TERM HUP; echo $$ > \"$0\"; while :; do sleep 1; done", pidFile], { detached: true, stdio: ["ignore", "inherit", "inherit"] });
+		const helper = spawn("/bin/sh", ["-c", "trap '' TERM HUP; echo $$ > \"$0\".new && mv \"$0\".new \"$0\"; while :; do sleep 1; done", pidFile], { detached: true, stdio: ["ignore", "inherit", "inherit"] });
 		await new Promise((resolve) => helper.once("spawn", resolve));
 		while (!existsSync(pidFile))
 			await sleep(10);

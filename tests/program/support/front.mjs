@@ -196,5 +196,6 @@ export class Front {
 		});
 		while (isAlive())
 			await new Promise((resolve) => setTimeout(resolve, 20));
+		await this.relay.heardOut(this.agentPub);
 	}
 }

@@ -13,7 +13,7 @@ import { matchFilter } from "nostr-tools/filter";
 import { verifyEvent } from "nostr-tools/pure";
 import { WebSocketServer } from "ws";
 import { bytesToHex, control, makeKey, now, open, seal, sign } from "./keys.mjs";
-import { perchBin } from "./perch.mjs";
+import { logged, perchBin } from "./perch.mjs";
 import { TIMEOUT_MS } from "./timeout.mjs";
 
 export const scriptedAgent = [process.execPath, fileURLToPath(new URL("acp-agent.mjs", import.meta.url))];
@@ -128,6 +128,19 @@ export class SmallRelay {
 				socket.send(JSON.stringify(["EVENT", id, event]));
 	}
 
+	/** Until all is read that a client which has ended had sent: its end may be seen before its last words. */
+	async heardOut(pub) {
+		await Promise.all([...this.sockets.clients].filter(({ authenticated }) => authenticated === pub)
+			.map((socket) => new Promise((resolve) => socket.once("close", resolve))));
+	}
+
+	/** Serves nobody any more. Its port stays its own, else it might be that of another test's relay next. */
+	goAway() {
+		this.http.on("connection", (socket) => socket.destroy());
+		for (const socket of this.sockets.clients)
+			socket.terminate();
+	}
+
 	async stop() {
 		for (const socket of this.sockets.clients)
 			socket.terminate();
@@ -172,7 +185,11 @@ export class Harness {
 		const [program, ...first] = [...inside, perchBin]; // a command that runs another, or nothing
 		this.child = spawn(program, [...first, ...this.args], { env: this.env, stdio: ["pipe", "pipe", "pipe", "pipe"] });
 		this.child.stderr.setEncoding("utf8").on("data", (piece) => (this.stderr += piece));
-		this.exited = once(this.child, "close").then(([code, signal]) => (this.status = { code, signal }));
+		this.exited = once(this.child, "close").then(async ([code, signal]) => {
+			this.status = { code, signal };
+			await this.relay.heardOut(this.agentPub);
+			return this.status;
+		});
 		if (ready && !await Promise.race([once(this.child.stdio[3], "data"), this.exited.then(() => false)]))
 			throw new Error(`the harness ended: ${this.stderr}`);
 		if (ready)
@@ -261,6 +278,11 @@ export class Harness {
 	/** The answer to it: an acp_write with its nonce. */
 	answer(nonce) {
 		return this.events.wait((event) => event.kind === "acp_write" && event.authorization?.requestNonce === nonce, "permission answer");
+	}
+
+	/** A line like this on its stderr, which comes by another way than its events. */
+	logged(words) {
+		return logged({ child: this.child, stderr: () => this.stderr }, words);
 	}
 
 	/** Ends it, but neither its relay nor its home: for another start (`again`). */
