@@ -166,7 +166,8 @@ test("what a hostile relay delivers is nobody's row", async (t) => {
 	hostile.deliver(good);
 	const shown = await victim.page();
 	t.after(() => shown.close());
-	const fleet = await shown.until((message) => message.lanes?.length && message);
+	await shown.until((message) => message.lanes?.length);
+	const fleet = (await victim.get("/api/fleet")).json();
 	assert.deepEqual(fleet.agents.map(({ id }) => id), [agent.id]);
 	const { rows } = await victim.rows(`${agent.id}/${channel}`);
 	assert.deepEqual(rows.map(({ text }) => text), ["good"]);

@@ -125,6 +125,7 @@ test("a page follows the stream, prompts and decides", async () => {
 
 test("pages by both ways get the same messages", async () => {
 	const [one, two] = [await h2.page(), await observer.page()];
+	await Promise.all([one, two].map((page) => page.until((message) => message.snapshot)));
 	const channel = channelId();
 	const agent = await Harness.open(relay.url, home.owner);
 	await agent.send(agent.event("note", { text: "for all" }, { channel }));

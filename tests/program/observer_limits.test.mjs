@@ -93,7 +93,7 @@ test("connections have a bound: who never had the token makes room, who had it d
 	for (const socket of [owner.socket, ...own]) {
 		assert.ok(!socket.destroyed);
 		socket.destroy();
-		await once(socket, "close");
+		await closed(socket);
 	}
 	while (!(await open("/healthz")).served)
 		;

@@ -116,7 +116,7 @@ test("the end of the editor's writing is the end of the agent's input, and it ma
 }));
 
 test("an agent that closes its output while it lives: the editor sees that end", () => withProxy(node("require('fs').closeSync(1); process.stdin.resume().on('end', () => process.exit(2))"), async (front) => {
-	await new Promise((resolve) => front.child.stdout.once("end", resolve));
+	await front.stdoutEnded;
 	assert.equal(front.status, undefined);
 	front.child.stdin.end();
 	assert.equal((await front.exited).code, 2);
@@ -205,6 +205,7 @@ test("a session's history is shown to an owner once, over two starts", async () 
 });
 
 test("a load that fails ends the telling: what comes then is news", () => withEditor(async (front, editor) => {
+	await front.event("session_resolved");
 	await assert.rejects(load(editor, "nobody-knows-it"), /no such session/);
 	await editor.prompt(`update nobody-knows-it stray`);
 	await front.event("acp_read", (line) => line.params?.sessionId === "nobody-knows-it" && line.params.update.content.text === "stray");

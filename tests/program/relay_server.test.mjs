@@ -73,7 +73,7 @@ test("connections of one address have a cap; a trusted proxy says whose they are
 		for (const { status } of open)
 			assert.equal(status, 101);
 		open[0].socket.close();
-		await once(open[0].socket, "close");
+		await open[0].closed;
 		open.push(await untilOpen(relay.url, one));
 		// The proxy itself, saying nothing, is loopback and has no cap.
 		for (let i = 0; i < 4; i++)

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { channelId, chunk, Harness, makeHome, run, startObserver } from "./support/observer.mjs";
 import { startRelay } from "./support/perch.mjs";
+import { until } from "./support/up.mjs";
 
 async function begin() {
 	const relay = await startRelay(), home = makeHome();
@@ -19,12 +20,27 @@ async function end({ relay, home, observer }, ...harnesses) {
 	home.remove();
 }
 
-const ask = async (observer, q, more = "") =>
-	(await observer.get(`/api/search?q=${encodeURIComponent(q)}${more}`)).json();
+/** The answer, not one that was ended early: a search has its time by the clock, also on a machine that is busy elsewhere. */
+const ask = (observer, q, more = "") => until(async () => {
+	const answer = (await observer.get(`/api/search?q=${encodeURIComponent(q)}${more}`)).json();
+	return !answer.incomplete && answer;
+}, `all that has ${q}`);
+
+/** The answer with so many hits: for what just came a search has its time by the clock, too. */
+const found = (observer, q, count) => until(async () => {
+	const answer = await ask(observer, q);
+	return answer.hits.length === count && answer;
+}, `${count} that have ${q}`);
+
+/** What `perch search` says when it was not ended early. */
+const search = (home, ...words) => until(async () => {
+	const answer = await run(home, "search", ...words);
+	return !answer.stderr.includes("took too long") && answer;
+}, `perch search ${words}`);
 
 const say = (harness, channel, text) => harness.event("note", { text }, { channel });
 
-test("what streams is found at once, whose it is and where; words of two events are one row's", async () => {
+test("what streams is found, whose it is and where; words of two events are one row's", async () => {
 	const all = await begin(), { relay, home, observer } = all, channel = channelId();
 	const page = await observer.page();
 	const harness = await Harness.open(relay.url, home.owner);
@@ -33,7 +49,7 @@ test("what streams is found at once, whose it is and where; words of two events 
 	await harness.send(harness.event("acp_read", chunk("the rou"), { channel, turn: "t1" }));
 	await harness.send(harness.event("acp_read", chunk("ter & <b>it</b>"), { channel, turn: "t1" }));
 	const row = await page.row(({ type, text }) => type === "message" && text.includes("router"));
-	const { hits, more, indexing } = await ask(observer, "router");
+	const { hits, more, indexing } = await found(observer, "router", 1);
 	assert.equal(hits.length, 1);
 	assert.deepEqual(
 		{ row: hits[0].row, lane: hits[0].lane, agent: hits[0].agent, pos: hits[0].pos, type: hits[0].type },
@@ -47,7 +63,7 @@ test("what streams is found at once, whose it is and where; words of two events 
 	assert.equal(indexing, false);
 	await harness.send(harness.event("acp_read", chunk(" goes on"), { channel, turn: "t1" }));
 	await page.row(({ type, text }) => type === "message" && text.endsWith("goes on"));
-	assert.equal((await ask(observer, "router goes")).hits.length, 1);
+	await found(observer, "router goes", 1);
 	assert.equal((await ask(observer, "router goes kind:tool")).hits.length, 0);
 	page.close();
 	await end(all, harness);
@@ -65,7 +81,7 @@ test("two agents say the same: agent: tells them apart, by name, its beginning, 
 	await two.send(say(two, channel, "shared secret & more"));
 	for (const { id } of [one, two])
 		await page.row(({ type, lane }) => type === "note" && lane.startsWith(id));
-	assert.equal((await ask(observer, "shared")).hits.length, 2);
+	await found(observer, "shared", 2);
 	for (const [name, harness] of [["claude", one], ["codex", two], ["COD", two], [two.id, two]]) {
 		const { hits } = await ask(observer, `"secret & more" agent:${name}`);
 		assert.deepEqual(hits.map(({ agent }) => agent), [harness.id], name);
@@ -82,6 +98,7 @@ test("pages of hits go back in time; questions that are none get a sentence", as
 	await harness.send(harness.started_event(channel));
 	await harness.send(harness.batch(Array.from({ length: 45 }, (_, i) => say(harness, channel, `needle n${i}`))));
 	await page.row(({ text }) => text === "needle n44");
+	await until(async () => (await ask(observer, "needle", "&limit=100")).hits.length === 45, "all needles");
 	const seen = [];
 	let before = "", pages = 0;
 	for (let more = true; more; pages++) {
@@ -124,21 +141,22 @@ test("perch search prints hits for people and as JSON; nothing is found of what 
 	await harness.send(say(harness, channel, "alphabet"));
 	await page.row(({ text }) => text === "alphabet");
 	page.close();
-	const found = await run(home, "search", "ALPHA", "beta");
-	assert.equal(found.code, 0, found.stderr);
-	assert.match(found.stdout, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d claude@atlas +api-server +note +an Alpha beta/);
-	assert.ok(!/[\u001b\u202e]/.test(found.stdout));
-	assert.equal(found.stdout.split("\n").length, 2);
-	const lines = (await run(home, "search", "--json", "alpha*")).stdout.trim().split("\n").map((line) => JSON.parse(line));
+	await found(all.observer, "alpha*", 2);
+	const told = await search(home, "ALPHA", "beta");
+	assert.equal(told.code, 0, told.stderr);
+	assert.match(told.stdout, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d claude@atlas +api-server +note +an Alpha beta/);
+	assert.ok(!/[\u001b\u202e]/.test(told.stdout));
+	assert.equal(told.stdout.split("\n").length, 2);
+	const lines = (await search(home, "--json", "alpha*")).stdout.trim().split("\n").map((line) => JSON.parse(line));
 	assert.deepEqual(lines.map(({ snippet }) => snippet[1]).sort(), ["Alpha", "alphabet"]);
-	assert.equal((await run(home, "search", "--json", "--count", "1", "alpha*")).stdout.trim().split("\n").length, 1);
-	const none = await run(home, "search", "nowhere");
+	assert.equal((await search(home, "--json", "--count", "1", "alpha*")).stdout.trim().split("\n").length, 1);
+	const none = await search(home, "nowhere");
 	assert.deepEqual([none.code, none.stdout], [1, ""]);
 	assert.match(none.stderr, /nothing found/);
-	assert.equal((await run(home, "search")).code, 2);
-	assert.match((await run(home, "search", "kind:cat")).stderr, /kind:cat is none/);
+	assert.equal((await search(home)).code, 2);
+	assert.match((await search(home, "kind:cat")).stderr, /kind:cat is none/);
 	await all.observer.end();
-	assert.match((await run(home, "search", "alpha")).stderr, /no observer runs here/);
+	assert.match((await search(home, "alpha")).stderr, /no observer runs here/);
 	assert.equal((await run(home, "forget", "--yes", "claude")).code, 0);
 	all.observer = await startObserver(relay.url, home);
 	assert.equal((await ask(all.observer, "alpha*")).hits.length, 0);
@@ -156,10 +174,9 @@ test("a search is answered beside a stream of frames, and after a restart finds 
 	}
 	await page.row(({ text }) => text === "stream of 29 19");
 	page.close();
-	const { hits } = await ask(all.observer, "\"29 19\"");
-	assert.equal(hits.length, 1);
+	const { hits } = await found(all.observer, "\"29 19\"", 1);
 	await all.observer.end();
 	all.observer = await startObserver(relay.url, home);
-	assert.deepEqual((await ask(all.observer, "\"29 19\"")).hits, hits);
+	assert.deepEqual((await found(all.observer, "\"29 19\"", 1)).hits, hits);
 	await end(all, harness);
 });

@@ -36,11 +36,13 @@ test("rows are told as sentences, like ones in one; nothing hides and no colour 
 	// What is told before the command listens, it cannot tell: notes, until one is known to be after.
 	let done = false;
 	void tail.then(() => { done = true; });
-	const say = (payload) => agent.send(agent.event("acp_read", payload, { channel, turn: "t1" }));
+	const say = (payload) => agent.event("acp_read", payload, { channel, turn: "t1" });
 	for (let i = 0; !done; i++) {
-		for (const name of ["a.c", "b.c"])
-			await say(call(`${name} ${i}`, "read", { locations: [{ path: `/src/${name}` }] }));
-		await say(call(`make ${i}`, "execute", { status: "failed", rawInput: { command: "make \u202eall" }, rawOutput: { exitCode: 2 } }));
+		// Two in one frame: what comes a second later is told by itself.
+		await agent.send(agent.batch(["a.c", "b.c"].map((name) =>
+			say(call(`${name} ${i}`, "read", { locations: [{ path: `/src/${name}` }] })))));
+		await agent.send(say(call(`make ${i}`, "execute",
+			{ status: "failed", rawInput: { command: "make \u202eall" }, rawOutput: { exitCode: 2 } })));
 		await page.row((row) => row.call === `make ${i}`);
 	}
 	const { code, stdout } = await tail;

@@ -71,6 +71,7 @@ export class Front {
 				this[name] = Buffer.concat([this[name], piece]);
 				this.#wake();
 			});
+		this.stdoutEnded = new Promise((resolve) => this.child.stdout.once("end", resolve));
 		this.child.stdin.on("error", () => {}); // it may end before it reads all
 		this.exited = once(this.child, "close").then(([code, signal]) => (this.status = { code, signal }));
 		this.ended = once(this.child, "exit").then(([code, signal]) => ({ code, signal }));

@@ -124,11 +124,12 @@ export class Peer {
 	}
 }
 
-/** What an upgrade was answered with: {status, text}; status 101 comes with the socket. */
+/** What an upgrade was answered with: {status, text}; status 101 comes with the socket, and its end as `closed`. */
 export function upgrade(url, options) {
 	return new Promise((resolve, reject) => {
 		const socket = new WebSocket(url, options);
-		socket.on("open", () => resolve({ status: 101, socket }));
+		const closed = new Promise((resolve) => socket.on("close", resolve));
+		socket.on("open", () => resolve({ status: 101, socket, closed }));
 		socket.on("unexpected-response", (request, response) => {
 			let text = "";
 			response.setEncoding("utf8").on("data", (piece) => (text += piece)).on("end", () => {
