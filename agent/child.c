@@ -240,6 +240,26 @@ void child_write(struct child *child, struct slice bytes, child_on_written *on_w
 
 /* --- Stopping and exit --- */
 
+/* Bounded: what is left comes on the next turn, the poll is level-triggered. False at the
+ * end of the stream. */
+static bool read_some(int fd, void (*take)(void *ctx, struct slice bytes), void *ctx)
+{
+	char bytes[READ_BYTES];
+	ssize_t got;
+
+	for (int i = 0; i < READS_PER_TURN; i++) {
+		got = read(fd, bytes, sizeof(bytes));
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return errno == EAGAIN;
+		if (got == 0)
+			return false;
+		take(ctx, (struct slice){bytes, (size_t)got});
+	}
+	return true;
+}
+
 static void finish(struct child *child)
 {
 	struct children *set = child->set;
@@ -259,6 +279,18 @@ static void finish(struct child *child)
 		break;
 	}
 	events->on_exit(ctx, &how); /* may destroy it */
+}
+
+/* The timer may come first, should we have stood still: what a dead one wrote is in its
+ * pipes. A helper that escaped may write for ever, which is not waited for. */
+static void read_rest(struct child *child)
+{
+	const struct child_events *events = child->options.events;
+
+	if (child->out)
+		(void)read_some(child->out->fd, events->on_stdout, child->options.ctx);
+	if (child->err)
+		(void)read_some(child->err->fd, events->on_stderr, child->options.ctx);
 }
 
 /* The one place where a child's state changes; each state arms what ends it. */
@@ -286,6 +318,7 @@ static void step(struct child *child, enum child_state state)
 		return;
 	case CHILD_DONE:
 		kill_tree(child);
+		read_rest(child);
 		if (child->out) {
 			watch_close(&child->out);
 			child->options.events->on_stdout_end(child->options.ctx);
@@ -339,26 +372,6 @@ void child_kill(struct child *child)
 }
 
 /* --- Reading --- */
-
-/* Bounded: what is left comes on the next turn, the poll is level-triggered. False at the
- * end of the stream. */
-static bool read_some(int fd, void (*take)(void *ctx, struct slice bytes), void *ctx)
-{
-	char bytes[READ_BYTES];
-	ssize_t got;
-
-	for (int i = 0; i < READS_PER_TURN; i++) {
-		got = read(fd, bytes, sizeof(bytes));
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return errno == EAGAIN;
-		if (got == 0)
-			return false;
-		take(ctx, (struct slice){bytes, (size_t)got});
-	}
-	return true;
-}
 
 static void on_stdout_ready(uv_poll_t *poll, int status, int events)
 {

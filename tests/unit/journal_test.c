@@ -337,8 +337,9 @@ START_TEST(the_oldest_frames_go_when_there_are_too_many)
 	for (uint64_t i = 1; i <= 30; i++)
 		put_sized(i, 10000);
 	until_kept(30);
+	while (lost < 20) /* told after those that were kept */
+		(void)uv_run(loop->uv, UV_RUN_ONCE);
 	ck_assert_int_le(journal_bytes(journal), 100000);
-	ck_assert_uint_gt(lost, 19);
 	(void)ranges_next(&journal_index_find(journal_index(journal), EPOCH_1)->frames, 1,
 			  &first);
 	ck_assert_uint_eq(first, lost + 1);
