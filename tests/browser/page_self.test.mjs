@@ -67,6 +67,67 @@ scene("the self screen draws the phases, and has the broker's and the harnesses'
 	assert.deepEqual(tools.broker.posts, []);
 });
 
+/* Ink of the values, from the top of lane @n of a drawing to its foot. */
+const heightsIn = (page, section, n) => page.evaluate(([section, n]) => {
+	const canvas = document.querySelector(`[aria-labelledby="${section}"] .told canvas`);
+	const dense = canvas.height / canvas.clientHeight;
+	const [top, high] = [Math.round((30 + 34 * n + 2) * dense), Math.round(28 * dense)];
+	const probe = document.createElement("i");
+	probe.style.color = "var(--span-sub)";
+	canvas.parentElement.append(probe);
+	const g = new OffscreenCanvas(1, 1).getContext("2d");
+	g.fillStyle = getComputedStyle(probe).color;
+	probe.remove();
+	g.fillRect(0, 0, 1, 1);
+	const [r, green, b] = g.getImageData(0, 0, 1, 1).data;
+	const { data } = canvas.getContext("2d").getImageData(0, top, canvas.width, high);
+	return Array.from({ length: canvas.width }, (_, x) => {
+		let tall = 0;
+		for (let y = 0; y < high; y++) {
+			const at = 4 * (y * canvas.width + x);
+			if (Math.abs(data[at] - r) + Math.abs(data[at + 1] - green) + Math.abs(data[at + 2] - b) < 6) tall++;
+		}
+		return Math.round(tall / dense);
+	});
+}, [section, n]);
+const told = (page) => page.evaluate(() => window.__perch.self.figures());
+
+scene("the broker's and the harnesses' figures are lanes over the time the screen was open", async ({ broker, open }) => {
+	/* What is told first, second, and from then on. */
+	const [{ self }, answers] = [broker, []];
+	for (const [messages, queueEvents] of [[1234, 12], [1834, 48], [1834, 12]])
+		answers.push({
+			...self, broker: { ...self.broker, messages },
+			harnesses: [{ agent: lanes.claude.agent, atMs: Date.now(), replayed: 2, figures: { ...FIGURES, queueEvents } }],
+		});
+	Object.defineProperty(broker, "self", { get: () => (answers.length > 1 ? answers.shift() : answers[0]) });
+	const page = await open("/self");
+	await becomes(page, () => window.__perch.self.figures().length >= 3);
+	await drawn(page);
+	const [a, b, c] = await told(page);
+	assert.deepEqual(a.broker, { messages: 1234, messageBytes: 567_890, ringBytes: 90_000, rowBytes: 7_000_000, spanBytes: 123_456, missing: 0 });
+	assert.deepEqual([a, b, c].map((it) => it[lanes.claude.agent]), [12, 48, 12].map((queueEvents) =>
+		({ queueEvents, inFlight: 3, sealUs: 1540, missing: 0, replayed: 2 })));
+	/* What grows is a rate, what is a level stays one. */
+	assert.deepEqual(await page.locator(".told .value").allTextContents(), [
+		`≤ ${(600_000 / (b.t - a.t)).toFixed(1)}`, "≤ 0 bytes", "≤ 90 KB", "≤ 7.0 MB", "≤ 123 KB", "≤ 0",
+		"≤ 48", "≤ 3", "≤ 1.54 ms", "≤ 0", "≤ 2",
+	]);
+	/* Nothing is known before the first; then 48, then a quarter of it. */
+	const steps = async () => (await heightsIn(page, "self-harnesses", 0)).filter((tall, x, all) => tall !== all[x - 1]);
+	assert.deepEqual(await steps(), [0, 24, 6]);
+	assert.ok((await heightsIn(page, "self-harnesses", 3)).every((tall) => !tall));
+
+	/* The time at another screen is a gap. */
+	await chord(page, "g", "f");
+	await page.waitForSelector(".fleet-row");
+	const before = (await told(page)).length;
+	await chord(page, "g", "p");
+	await becomes(page, (before) => window.__perch.self.figures().length > before, before);
+	await drawn(page);
+	assert.deepEqual((await steps()).slice(0, 4), [0, 24, 6, 0]);
+});
+
 scene("a broker that does not answer is a sentence, and the page's own phases stay", async ({ broker, open }) => {
 	const page = await open();
 	await page.waitForSelector(".fleet-row");
@@ -81,12 +142,14 @@ scene("a broker that does not answer is a sentence, and the page's own phases st
 scene("axe finds nothing on the self screen, in both themes, wide and on a phone; the phone fits", async (tools) => {
 	tools.broker.publish({ agents: [agent(0, { missing: 3 })] });
 	const page = await openSelf(tools);
+	await becomes(page, () => window.__perch.self.figures().length > 1);
 	await page.evaluate(axe);
 	for (const [width, height] of [[1440, 900], [375, 667]])
 		for (const colorScheme of ["dark", "light"]) {
 			await page.setViewportSize({ width, height });
 			await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
 			await drawn(page);
+			assert.ok((await heightsIn(page, "self-harnesses", 0)).some((tall) => tall), `${width} ${colorScheme}`);
 			const found = await page.evaluate(async () =>
 				(await window.axe.run(document, { resultTypes: ["violations"] })).violations.map(
 					({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html }) => html.slice(0, 160)).join(" | ")}`));

@@ -415,18 +415,18 @@ export function growLines(lines: Lines, more: Lines): boolean {
 }
 
 /* How many kinds the bits are. */
-const VALUES_OF = [0, 1, 1, 2, 1, 2, 2, 3];
+const countKinds = (bits: number): number => (bits ? 1 + countKinds(bits & (bits - 1)) : 0);
 export const hasValue = (lines: Lines, kind: number) => (lines.values & (1 << kind)) !== 0;
 /* Top of a value's row inside its block. */
 export function valueTop({ lines }: Block, kind: number): number {
-	return STATE_ROW + rowsOf(lines) * ROW + VALUES_OF[lines.values & ((1 << kind) - 1)]! * VALUE_ROW;
+	return STATE_ROW + rowsOf(lines) * ROW + countKinds(lines.values & ((1 << kind) - 1)) * VALUE_ROW;
 }
 /* Puts the blocks under each other. */
 export function layOut(blocks: readonly Block[]) {
 	let top = 0;
 	for (const block of blocks) {
 		const rows = rowsOf(block.lines);
-		const kinds = VALUES_OF[block.lines.values & 7]!;
+		const kinds = countKinds(block.lines.values);
 		block.top = top;
 		block.height = STATE_ROW + rows * ROW + kinds * VALUE_ROW + (rows + kinds ? 4 : 0);
 		top += block.height;
