@@ -3,7 +3,9 @@
  * own thread. Arms, each as _h1 and _h2:
  *
  *   small    one request of a few bytes' answer, eight at one time: eight connections, or one
- *   large    the same of an answer of some 1 MiB from the archive
+ *   large    the same of an answer of some 1 MiB from the archive: what TLS alone costs of that is
+ *            probes/tls
+ *   narrow   large, to a peer with the windows of Node's own, 64 KiB, which no browser has
  *   stream   one message of the stream to six pages beside the one of stream_base
  *
  * PERCH_PROBE_REQUESTS (1000; a round), PERCH_PROBE_MESSAGES (20; a round), PERCH_PROBE_RUNS (5).
@@ -43,11 +45,15 @@ const quantile = (values, percent) =>
 const relay = await startRelay(), home = makeHome();
 const observer = await startObserver(relay.url, home, ["--tls", "127.0.0.1:0"]);
 await observer.connected();
-const h2 = await H2.connect(observer);
+/* The windows of Chrome: of a stream, and of the connection. */
+const h2 = await H2.connect(observer, { settings: { initialWindowSize: 6 * MIB } });
+h2.session.setLocalWindowSize(15 * MIB);
+const narrow = await H2.connect(observer);
 const agent = new http.Agent({ keepAlive: true, maxSockets: AT_ONCE });
 const get = {
 	h1: (path) => observer.get(path, { agent }),
 	h2: (path) => h2.get(path),
+	narrow: (path) => narrow.get(path),
 };
 /* Of the thread that serves, in ns. */
 const cpu = () => Number(readFileSync(`/proc/${observer.child.pid}/schedstat`, "utf8").split(" ")[0]);
@@ -98,6 +104,7 @@ for (const end = Date.now() + 60_000; largeBytes < MIB * 0.95;) {
 const arms = {
 	small: (way) => ask(way, "/healthz", 2, REQUESTS),
 	large: (way) => ask(way, large, largeBytes, Math.ceil(REQUESTS / 10)),
+	narrow: (way) => ask(way === "h1" ? way : "narrow", large, largeBytes, Math.ceil(REQUESTS / 10)),
 	stream: (way) => stream(way === "h1" ? () => observer.page() : () => h2.page()),
 };
 const figures = { stream_base: [] };
@@ -110,7 +117,7 @@ for (let round = 0; round < RUNS; round++) {
 for (const [arm, values] of Object.entries(figures))
 	print(arm, {
 		clock: "cpu",
-		...(arm.startsWith("large") && { bytes: largeBytes }), ...(arm.startsWith("stream_h") && { pages: PAGES }),
+		...(/^(large|narrow)/.test(arm) && { bytes: largeBytes }), ...(arm.startsWith("stream_h") && { pages: PAGES }),
 		runs: RUNS, median_ns: quantile(values, 50), p99_ns: quantile(values, 99),
 	});
 for (const arm of Object.keys(arms)) {
@@ -119,6 +126,7 @@ for (const arm of Object.keys(arms)) {
 	print(arm, { two_to_one: one > 0 && two > 0 ? Number((two / one).toPrecision(3)) : null });
 }
 h2.close();
+narrow.close();
 agent.destroy();
 await harness.close();
 await observer.end();

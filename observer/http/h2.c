@@ -42,12 +42,13 @@ struct peer {
 	enum peer_state state;
 	uv_tcp_t tcp;
 	SSL *ssl;
-	BIO *in, *out; /* the SSL's */
+	BIO *in; /* the SSL's */
 	struct h2_session *session;
-	struct buf sealed; /* being written */
+	struct buf sealed;  /* what TLS says, not yet handed to the socket */
+	struct buf writing; /* what was, until it is written */
 	uv_write_t write;
 	uv_shutdown_t shutdown;
-	bool writing, finished;
+	bool is_writing, finished;
 	unsigned key_updates; /* that the peer sent */
 	bool awake;           /* its session has something */
 	int64_t since_ms;     /* the state began */
@@ -67,6 +68,7 @@ struct h2_server {
 	bool awake;
 	unsigned handles; /* that libuv has yet to let go */
 	struct buf plain; /* between session and TLS */
+	BIO_METHOD *sink; /* between TLS and the socket */
 	char read_buffer[READ_BYTES];
 };
 
@@ -84,7 +86,55 @@ static struct http_way_figures *figures_of(struct h2_server *server)
 	return &server->options.budget->figures->ways[HTTP_BY_TLS];
 }
 
+/* ---- what TLS says ---- */
+
+/* OpenSSL's own BIO of memory clears its room before it copies into it, and is copied
+ * from once more. */
+static int append_sealed(BIO *bio, const char *bytes, int len)
+{
+	struct buf *out = BIO_get_data(bio);
+
+	return buf_append(out, (struct slice){bytes, (size_t)len}) ? len : -1;
+}
+
+static long control_sealed(BIO *bio, int command, long number, void *pointer)
+{
+	(void)bio;
+	(void)number;
+	(void)pointer;
+	return command == BIO_CTRL_FLUSH; /* it always is */
+}
+
+static BIO_METHOD *make_sink(void)
+{
+	BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "sealed");
+
+	assert(method && BIO_meth_set_write(method, append_sealed) == 1 &&
+	       BIO_meth_set_ctrl(method, control_sealed) == 1);
+	return method;
+}
+
+static BIO *open_sink(struct peer *peer)
+{
+	BIO *bio = BIO_new(peer->server->sink);
+
+	assert(bio); /* no memory */
+	BIO_set_data(bio, &peer->sealed);
+	BIO_set_init(bio, 1);
+	return bio;
+}
+
 /* ---- the end of a connection ---- */
+
+/* Frees the server with the last of its handles. */
+static void let_go(struct h2_server *server)
+{
+	if (--server->handles)
+		return;
+	buf_finish(&server->plain);
+	BIO_meth_free(server->sink);
+	free(server);
+}
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -92,6 +142,8 @@ static void on_closed(uv_handle_t *handle)
 
 	SSL_free(peer->ssl); /* and both BIOs */
 	buf_finish(&peer->sealed);
+	buf_finish(&peer->writing);
+	let_go(peer->server);
 	free(peer);
 }
 
@@ -131,7 +183,7 @@ static void on_written(uv_write_t *write, int status)
 {
 	struct peer *peer = write->data;
 
-	peer->writing = false;
+	peer->is_writing = false;
 	if (peer->state == PEER_CLOSED)
 		return;
 	if (status < 0) {
@@ -141,27 +193,22 @@ static void on_written(uv_write_t *write, int status)
 	pump(peer);
 }
 
-/* Hands what TLS has sealed to the socket. That much a turn: others have their turns. */
+/* Hands what TLS has sealed to the socket. */
 static void send_sealed(struct peer *peer)
 {
-	const size_t pending = BIO_ctrl_pending(peer->out);
-	struct buf *sealed = &peer->sealed;
+	const struct buf written = peer->writing;
 	uv_buf_t bytes;
-	char *space;
 
-	buf_clear(sealed);
-	space = buf_extend(sealed, pending);
-	if (!space || BIO_read(peer->out, space, (int)pending) != (int)pending) {
-		peer_close(peer);
-		return;
-	}
-	bytes = uv_buf_init(sealed->ptr, (unsigned)sealed->len);
+	peer->writing = peer->sealed;
+	peer->sealed = written;
+	buf_clear(&peer->sealed);
+	bytes = uv_buf_init(peer->writing.ptr, (unsigned)peer->writing.len);
 	peer->write.data = peer;
 	peer->written_ms = loop_now_ms();
 	if (uv_write(&peer->write, (uv_stream_t *)&peer->tcp, &bytes, 1, on_written) != 0)
 		peer_close(peer);
 	else
-		peer->writing = true;
+		peer->is_writing = true;
 }
 
 /* Seals what the session has to say. */
@@ -197,13 +244,13 @@ static void finish(struct peer *peer)
 
 static void pump(struct peer *peer)
 {
-	if (peer->writing)
+	if (peer->is_writing)
 		return;
-	if (peer->state == PEER_OPEN && !BIO_ctrl_pending(peer->out))
+	if (peer->state == PEER_OPEN && !peer->sealed.len)
 		seal(peer);
-	if (peer->state != PEER_CLOSED && BIO_ctrl_pending(peer->out))
+	if (peer->state != PEER_CLOSED && peer->sealed.len)
 		send_sealed(peer);
-	if (peer->state == PEER_ENDING && !peer->writing)
+	if (peer->state == PEER_ENDING && !peer->is_writing)
 		finish(peer);
 }
 
@@ -212,8 +259,8 @@ static void pump(struct peer *peer)
 /* Plain HTTP where TLS begins: the answer is plain as well. */
 static void say_plainly(struct peer *peer)
 {
-	(void)BIO_reset(peer->out);
-	(void)BIO_write(peer->out, no_tls, sizeof(no_tls) - 1);
+	buf_clear(&peer->sealed);
+	(void)buf_append(&peer->sealed, slice_of(no_tls));
 	peer_end(peer);
 }
 
@@ -332,7 +379,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *bytes)
 		shake_hands(peer);
 	open_sealed(peer);
 	/* One who makes TLS talk and reads nothing of it. */
-	if (BIO_ctrl_pending(peer->out) > SEALED_MAX)
+	if (peer->sealed.len > SEALED_MAX)
 		peer_close(peer);
 	else
 		pump(peer);
@@ -371,13 +418,12 @@ static struct peer *peer_create(struct h2_server *server)
 	peer->server = server;
 	peer->ssl = SSL_new(server->context);
 	peer->in = BIO_new(BIO_s_mem());
-	peer->out = BIO_new(BIO_s_mem());
-	assert(peer->ssl && peer->in && peer->out); /* no memory */
-	SSL_set_bio(peer->ssl, peer->in, peer->out);
+	assert(peer->ssl && peer->in); /* no memory */
+	SSL_set_bio(peer->ssl, peer->in, open_sink(peer));
 	SSL_set_accept_state(peer->ssl);
 	SSL_set_msg_callback(peer->ssl, on_tls_message);
 	(void)SSL_set_msg_callback_arg(peer->ssl, peer);
-	peer->sealed.max = SEALED_MAX;
+	peer->sealed.max = peer->writing.max = 2 * SEALED_MAX;
 	peer->since_ms = peer->written_ms = loop_now_ms();
 	peer->tcp.data = peer;
 	peer->next = server->peers;
@@ -386,6 +432,7 @@ static struct peer *peer_create(struct h2_server *server)
 	peer->link = &server->peers;
 	server->peers = peer;
 	server->count++;
+	server->handles++;
 	figures_of(server)->open++;
 	return peer;
 }
@@ -418,7 +465,7 @@ static void on_connection(uv_stream_t *listener, int status)
 
 static bool is_over(struct peer *peer, int64_t now)
 {
-	if (peer->writing && now - peer->written_ms > BROKER_H2_UNREAD_S * 1000)
+	if (peer->is_writing && now - peer->written_ms > BROKER_H2_UNREAD_S * 1000)
 		return true;
 	switch (peer->state) {
 	case PEER_GREETING:
@@ -532,6 +579,8 @@ struct h2_server *h2_server_create(struct loop *loop, const struct h2_options *o
 
 	server->loop = loop;
 	server->options = *options;
+	server->handles = 3;
+	server->sink = make_sink();
 	server->plain.max = PLAIN_BYTES + 32768; /* nghttp2 goes over by one frame */
 	server->listener.data = server->prepare.data = server->tick.data = server;
 	(void)uv_tcp_init(loop->uv, &server->listener); /* none of the three can fail */
@@ -546,12 +595,7 @@ struct h2_server *h2_server_create(struct loop *loop, const struct h2_options *o
 
 static void on_server_closed(uv_handle_t *handle)
 {
-	struct h2_server *server = handle->data;
-
-	if (--server->handles)
-		return;
-	buf_finish(&server->plain);
-	free(server);
+	let_go(handle->data);
 }
 
 void h2_server_destroy(struct h2_server *server)
@@ -568,7 +612,6 @@ void h2_server_destroy(struct h2_server *server)
 		if (peer->state != PEER_CLOSED)
 			peer_close(peer);
 	}
-	server->handles = 3;
 	uv_close((uv_handle_t *)&server->listener, on_server_closed);
 	uv_close((uv_handle_t *)&server->prepare, on_server_closed);
 	uv_close((uv_handle_t *)&server->tick, on_server_closed);

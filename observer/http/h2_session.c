@@ -22,7 +22,10 @@
 #define BODY_DROP_MAX \
 	(4 * BROKER_BODY_MAX) /* read, not kept, of a request answered early */
 #define METHOD_MAX 16
-#define STATUS_HEADER 1 /* before those of the answer */
+#define STATUS_HEADER 1    /* before those of the answer */
+#define FRAME_HEAD_BYTES 9 /* RFC 9113, 4.1 */
+/* Of a body in one frame: with its head a record of TLS (RFC 8446, 5.1: 2^14 bytes). */
+#define PIECE_BYTES (16384 - FRAME_HEAD_BYTES)
 
 /* What comes in is counted by these: each gains so much a second, up to a burst. */
 struct allowance {
@@ -61,6 +64,9 @@ struct h2_session {
 	struct stream *streams;
 	size_t stream_count;
 	size_t held; /* bytes of answers */
+	/* While it is taken from: */
+	struct buf *out;
+	size_t enough; /* its length from which on no more is asked for */
 	int64_t now_ms, since_ms;
 	int64_t heard_ms; /* the peer's last byte */
 	int64_t quiet_ms; /* when the last stream ended */
@@ -177,33 +183,53 @@ static nghttp2_nv pair_of(struct slice name, const char *value)
 			    .valuelen = strlen(value)};
 }
 
+/* How much of the body is next. nghttp2 has no room for it: it asks at once for the bytes
+ * themselves, by send_body(). */
 static ssize_t read_body(nghttp2_session *nghttp2, int32_t id, uint8_t *out, size_t len,
 			 uint32_t *flags, nghttp2_data_source *source, void *ctx)
 {
-	struct stream *stream = source->ptr;
+	const struct stream *stream = source->ptr;
+	const struct h2_session *session = ctx;
 	const size_t left = stream->body.len - stream->sent;
-	const size_t now = left < len ? left : len;
+	size_t now = left < len ? left : len;
 
-	if (stream->given_up)
-		return NGHTTP2_ERR_DEFERRED;
 	(void)nghttp2;
 	(void)id;
-	(void)ctx;
-	if (now) {
-		memcpy(out, stream->body.ptr + stream->sent, now);
-		stream->sent += now;
-		stream->since_ms = stream->session->now_ms;
-		exchange_moved(&stream->base);
-	}
-	if (now < left)
-		return (ssize_t)now;
-	if (!stream->base.streaming)
-		*flags |= NGHTTP2_DATA_FLAG_EOF;
-	else if (now)
-		drop_answer(stream);
-	else
+	(void)out;
+	if (stream->given_up)
 		return NGHTTP2_ERR_DEFERRED;
+	if (!now && stream->base.streaming)
+		return NGHTTP2_ERR_DEFERRED;
+	if (session->out->len >= session->enough)
+		return NGHTTP2_ERR_PAUSE;
+	now = now < PIECE_BYTES ? now : PIECE_BYTES;
+	if (now)
+		*flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+	if (now == left && !stream->base.streaming)
+		*flags |= NGHTTP2_DATA_FLAG_EOF;
 	return (ssize_t)now;
+}
+
+static int send_body(nghttp2_session *nghttp2, nghttp2_frame *frame, const uint8_t *head,
+		     size_t len, nghttp2_data_source *source, void *ctx)
+{
+	struct stream *stream = source->ptr;
+	struct h2_session *session = ctx;
+	const struct slice piece =
+		slice_sub(stream->body, stream->sent, stream->sent + len);
+
+	(void)nghttp2;
+	(void)frame;
+	assert(piece.len == len); /* read_body() was asked for no other */
+	(void)buf_append(session->out,
+			 (struct slice){(const char *)head, FRAME_HEAD_BYTES});
+	(void)buf_append(session->out, piece);
+	stream->sent += len;
+	stream->since_ms = session->now_ms;
+	exchange_moved(&stream->base);
+	if (stream->base.streaming && stream->sent == stream->body.len)
+		drop_answer(stream);
+	return 0;
 }
 
 static void submit(struct stream *stream, unsigned status,
@@ -602,6 +628,7 @@ static nghttp2_session *open_nghttp2(struct h2_session *session)
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+	nghttp2_session_callbacks_set_send_data_callback(callbacks, send_body);
 	nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks,
 							       on_stream_close);
@@ -703,10 +730,10 @@ static bool feed_streams(struct h2_session *session)
 bool h2_session_take(struct h2_session *session, struct buf *out, size_t want,
 		     int64_t now_ms)
 {
-	const size_t begin = out->len;
-
+	session->out = out;
+	session->enough = out->len + want;
 	set_now(session, now_ms);
-	while (out->len - begin < want) {
+	while (out->len < session->enough) {
 		const uint8_t *bytes;
 		const ssize_t len = nghttp2_session_mem_send(session->nghttp2, &bytes);
 

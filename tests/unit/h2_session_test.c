@@ -16,6 +16,8 @@
 #define STREAMS 256
 #define SECOND INT64_C(1000)
 #define PAGE_BYTES 40000 /* of a piece of the stream */
+#define WANT_BYTES 65536
+#define OVER_BYTES 32768 /* what is taken may be so much more, as h2.c has it */
 
 /* ---- the handler ---- */
 
@@ -30,8 +32,9 @@ static enum http_length last_length;
 static size_t last_body;
 static char *large; /* BROKER_H2_HELD_MAX / 2 bytes */
 static bool may;
-static bool refused;  /* the last piece of the stream */
-static bool stranger; /* whoever asks next has no token */
+static bool patterned; /* what comes is the beginning of that, and looked at */
+static bool refused;   /* the last piece of the stream */
+static bool stranger;  /* whoever asks next has no token */
 
 static void on_writable(void *ctx, struct exchange *exchange)
 {
@@ -166,8 +169,9 @@ static int client_data(nghttp2_session *nghttp2, uint8_t flags, int32_t id,
 {
 	(void)nghttp2;
 	(void)flags;
-	(void)bytes;
 	(void)ctx;
+	if (patterned)
+		ck_assert_mem_eq(bytes, large + answers[id].bytes, len);
 	answers[id].bytes += len;
 	return 0;
 }
@@ -177,7 +181,8 @@ static void take(bool deliver)
 {
 	do {
 		buf_clear(&wire);
-		alive = h2_session_take(session, &wire, 65536, now);
+		alive = h2_session_take(session, &wire, WANT_BYTES, now);
+		ck_assert_uint_lt(wire.len, WANT_BYTES + OVER_BYTES);
 		if (deliver && wire.len)
 			ck_assert_int_ge(
 				nghttp2_session_mem_recv(
@@ -249,7 +254,7 @@ static void setup(void)
 	now = 1000000;
 	requests = gone = writes = pings = 0;
 	held = page = NULL;
-	went_away = refused = stranger = false;
+	went_away = refused = stranger = patterned = false;
 	may = true;
 	figures = (struct http_figures){0};
 	memset(answers, 0, sizeof(answers));
@@ -307,8 +312,8 @@ static ssize_t body_comes(nghttp2_session *nghttp2, int32_t id, uint8_t *out, si
 	return (ssize_t)part;
 }
 
-static int32_t ask(const char *method, const char *path,
-		   const nghttp2_data_provider *body)
+static int32_t submit(const char *method, const char *path,
+		      const nghttp2_data_provider *body)
 {
 	const nghttp2_nv list[] = {pair(":method", method), pair(":scheme", "https"),
 				   pair(":authority", "here"), pair(":path", path)};
@@ -316,6 +321,14 @@ static int32_t ask(const char *method, const char *path,
 
 	ck_assert_int_gt(id, 0);
 	ck_assert_int_lt(id, STREAMS);
+	return id;
+}
+
+static int32_t ask(const char *method, const char *path,
+		   const nghttp2_data_provider *body)
+{
+	const int32_t id = submit(method, path, body);
+
 	talk();
 	return id;
 }
@@ -339,6 +352,27 @@ START_TEST(a_request_is_answered)
 	ck_assert(answers[id].ended && alive);
 	ck_assert_uint_eq(h2_session_streams(session), 0);
 	ck_assert(!h2_session_is_trusted(session));
+}
+END_TEST
+
+/* Ours and one that lasts, side by side, to a peer that has room for all of both. */
+START_TEST(answers_come_whole_and_a_bounded_part_is_taken_at_one_time)
+{
+	const size_t bytes = BROKER_H2_HELD_MAX / 2;
+	int32_t ids[2];
+
+	for (size_t i = 0; i < bytes; i++)
+		large[i] = (char)(i % 251);
+	patterned = true;
+	open_client(BROKER_H2_HELD_MAX, true);
+	ids[0] = submit("GET", "/large", NULL);
+	ids[1] = submit("GET", "/lasting", NULL);
+	talk();
+	for (size_t i = 0; i < 2; i++) {
+		ck_assert_uint_eq(answers[ids[i]].bytes, bytes);
+		ck_assert(answers[ids[i]].ended && !answers[ids[i]].reset);
+	}
+	ck_assert_uint_eq(h2_session_streams(session), 0);
 }
 END_TEST
 
@@ -754,6 +788,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_request_is_answered);
+	tcase_add_test(tcase, answers_come_whole_and_a_bounded_part_is_taken_at_one_time);
 	tcase_add_test(tcase, settings_that_are_not_taken_end_the_connection);
 	tcase_add_test(tcase, a_body_that_does_not_come_is_waited_for_so_long);
 	tcase_add_test(tcase, headers_that_do_not_come_end_the_connection);
