@@ -86,6 +86,8 @@ struct archive_loader {
 	/* Events of this lane at or below @pos were not told. */
 	void (*on_floor)(void *ctx, const uint8_t *agent, struct slice channel,
 			 const struct pos *pos);
+	/* An agent of those lanes was last heard then, also by what was not told. */
+	void (*on_last)(void *ctx, const uint8_t *agent, int64_t last_ms);
 };
 /* Before archive_start(), on the caller's thread. */
 bool archive_load(struct archive *archive, const struct archive_loader *loader, void *ctx,

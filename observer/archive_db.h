@@ -49,6 +49,15 @@ bool archive_db_forget(struct archive_db *db, const uint8_t *agent, struct slice
 		       struct err *err);
 bool archive_db_load(struct archive_db *db, const struct archive_loader *loader,
 		     void *ctx, struct err *err);
+/* How it is with an agent, by what is here. */
+struct archive_life {
+	char epoch[17]; /* its newest; "" of a foreign feed */
+	/* When it was last heard: what goes on with it ended then; INT64_MAX: it is
+	 * online. */
+	int64_t open_ms;
+};
+void archive_db_life(struct archive_db *db, const uint8_t *agent, int64_t now_ms,
+		     struct archive_life *out);
 /* Fills rows, row_count, more, text; archive_db_answer_finish() frees them. */
 bool archive_db_rows(struct archive_db *db, const uint8_t *agent, struct slice channel,
 		     const struct pos *before, size_t limit, struct archive_answer *out,

@@ -154,10 +154,27 @@ static bool load_lanes(struct load *load)
 	return true;
 }
 
+static bool load_last(struct load *load)
+{
+	struct sqlite3_stmt *statement = NULL;
+
+	if (!db_prepare(load->db->db, "SELECT id, key FROM agent", &statement, load->err))
+		return false;
+	while (sqlite3_step(statement) == SQLITE_ROW)
+		if (sqlite3_column_bytes(statement, 1) == KEY_BYTES)
+			load->loader->on_last(
+				load->ctx, sqlite3_column_blob(statement, 1),
+				archive_last_ms(load->db,
+						sqlite3_column_int64(statement, 0)));
+	(void)sqlite3_finalize(statement);
+	return true;
+}
+
 bool archive_db_load(struct archive_db *db, const struct archive_loader *loader,
 		     void *ctx, struct err *err)
 {
 	struct load load = {db, loader, ctx, err, 0};
 
-	return load_known(&load) && load_gone(&load) && load_lanes(&load);
+	return load_known(&load) && load_gone(&load) && load_lanes(&load) &&
+	       load_last(&load);
 }

@@ -9,7 +9,8 @@
 /* What the parts of the archive's database share: archive_db.c (opening, transactions,
  * and the index of words), archive_db_sql.c (schema and statements), archive_db_store.c
  * (what comes), archive_db_trim.c (what goes), archive_db_fold.c (events of a segment and
- * its rows), archive_db_page.c (answers), archive_db_names.c (what they call whom) and
+ * its rows), archive_db_page.c (answers), archive_db_life.c (who
+ * is there), archive_db_names.c (what they call whom) and
  * archive_db_load.c (a start). Nobody else includes this. */
 
 struct sqlite3;
@@ -50,6 +51,9 @@ enum archive_statement {
 	FRAME_EVENTS,
 	BODY_EVENT,
 	NAMES,
+	LAST_FRAME,
+	LAST_EVENT,
+	LAST_WORD,
 	ARCHIVE_STATEMENTS,
 };
 
@@ -131,6 +135,11 @@ struct search_segment archive_segment_of(struct archive_db *db, int64_t agent,
  * it. */
 bool archive_segment_at(struct archive_db *db, struct sqlite3_stmt *at, char epoch[17],
 			struct search_segment *out);
+
+/* ---- archive_db_life.c ---- */
+
+/* When the agent was last heard, by its clock, Unix ms; 0: never. */
+int64_t archive_last_ms(struct archive_db *db, int64_t agent);
 
 /* ---- archive_db_names.c ---- */
 

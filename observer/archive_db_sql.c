@@ -141,6 +141,13 @@ static const char *const sql[ARCHIVE_STATEMENTS] = {
 	[NAMES] = "SELECT frame, offset, len, place, seq FROM event WHERE agent = ?1 AND"
 		  " channel = '' AND kind = 'harness_started'"
 		  " ORDER BY place DESC, seq DESC LIMIT 16",
+	[LAST_FRAME] = "SELECT size, body FROM frame WHERE agent = ?1"
+		       " ORDER BY epoch DESC, number DESC, id DESC LIMIT 1",
+	[LAST_EVENT] = "SELECT max(newest) FROM lane WHERE agent = ?1",
+	/* What its harness said last of its own coming or going. */
+	[LAST_WORD] = "SELECT kind FROM event WHERE agent = ?1 AND channel = '' AND kind"
+		      " IN ('harness_started', 'harness_stopping', 'agent_panic')"
+		      " ORDER BY place DESC, seq DESC LIMIT 1",
 	[BODY_EVENT] =
 		"SELECT e.id, e.agent, e.channel, e.epoch, e.place, e.seq, e.turn FROM"
 		" lane l JOIN event e ON e.agent = l.agent AND e.channel = l.channel AND"

@@ -5,11 +5,10 @@
 
 #include "observer/acp.h"
 #include "observer/archive_db.h"
-#include "observer/fold_run.h"
+#include "observer/export_spans.h"
 #include "observer/http/page.h"
 #include "observer/model.h"
 #include "observer/report.h"
-#include "observer/spans.h"
 #include "wire/base/clock.h"
 #include "wire/base/mem.h"
 #include "wire/nostr/json.h"
@@ -25,6 +24,7 @@ struct replay {
 	struct buf out;
 	struct err *err;
 	int64_t first_ms, last_ms; /* of the events that are in it */
+	int64_t unix_ms;           /* now, also where the replay ends before */
 	bool any_lane;
 };
 
@@ -162,54 +162,30 @@ static bool take_spans(void *ctx, const uint8_t *agent, struct slice channel)
 {
 	struct replay *replay = ctx;
 	const struct slice wanted = replay->options->channel;
-	struct pos before = {"~", 0};
-	struct buf newest = {.max = 4096};
-	bool more = true, ok = true;
+	struct export_spans walk;
+	bool ok = true;
 
 	if (!channel.len || (wanted.len && !slice_eq(channel, wanted)))
 		return true;
-	while (more && ok) {
-		struct archive_answer answer = {0};
-		int64_t latest = INT64_MIN;
-
-		ok = archive_db_folds(replay->db, agent, channel, &before,
-				      buf_slice(&newest), &answer, replay->err);
-		for (size_t i = 0; ok && i < answer.fold_count; i++) {
-			const struct archive_fold *fold = &answer.folds[i];
-			const int64_t ms = fold_newest_ms(fold->fold);
-			const struct fold_run run = {.fold = fold->fold,
-						     .channel = channel,
-						     .tag = buf_slice(&fold->tag),
-						     .is_turn = fold->is_turn};
-
-			latest = ms > latest ? ms : latest;
-			if (ms >= replay->options->from_ms)
-				fold_run_put(replay->spans, agent, &run);
-		}
-		buf_clear(&newest); /* it may reach into the next slice */
-		if (answer.fold_count)
-			(void)buf_append(
-				&newest,
-				buf_slice(&answer.folds[answer.fold_count - 1].tag));
-		before = answer.low;
-		more = ok && answer.more &&
-		       (!answer.fold_count || latest >= replay->options->from_ms);
-		archive_db_answer_finish(&answer);
-	}
-	buf_finish(&newest);
+	export_spans_begin(&walk, replay->db, agent, channel, replay->options->from_ms,
+			   replay->unix_ms);
+	while (walk.more && ok)
+		ok = export_spans_next(&walk, replay->spans, replay->err);
+	export_spans_end(&walk);
 	return ok;
 }
 
 /* ---- the spans as the replay's page takes them ---- */
 
-static void put_span(struct replay *replay, const struct run *run,
-		     const struct span *span)
+static void put_span(struct replay *replay, const struct span_lane *lane,
+		     const struct run *run, const struct span *span)
 {
+	const int64_t end = span_lane_told(lane, span->t, span->end);
 	const struct span_name *name = &replay->spans->names[span->name];
 	const int kind = span->kind == SPAN_WAIT ? 3 : span->parent >= 0 ? 2 : 1;
 
 	(void)buf_printf(&replay->out, ",[%lld,%lld,%d,%u,%u,", (long long)span->t,
-			 span->end == SPANS_OPEN ? -1LL : (long long)span->end, kind,
+			 end == SPANS_OPEN ? -1LL : (long long)end, kind,
 			 span->flags | (name->is_command ? 4u : 0u), run_line(run, span));
 	json_write_string(&replay->out, slice_of(name->text));
 	(void)buf_lit(&replay->out, ",");
@@ -225,25 +201,49 @@ static void put_spans(struct replay *replay, const struct span_lane *lane)
 		const struct run *run = lane->runs[i].run;
 		const int64_t end = span_lane_end(lane, i, replay->options->now_ms);
 
+		const bool is_open = i + 1 == lane->count &&
+				     span_lane_told(lane, run->t, run->end) == SPANS_OPEN;
+
 		if (run->is_turn) {
 			(void)buf_printf(&replay->out, ",[%lld,%lld,0,%u,0,",
-					 (long long)run->t, (long long)end, run->flags);
+					 (long long)run->t,
+					 is_open ? -1LL : (long long)end, run->flags);
 			json_write_string(&replay->out, slice_of(run->text + run->title));
 			(void)buf_lit(&replay->out, ",");
 			json_write_string(&replay->out, slice_of(run->text + run->row));
 			(void)buf_lit(&replay->out, "]");
 		}
 		for (uint32_t k = 0; k < run->count; k++)
-			put_span(replay, run, &run->spans[k]);
+			put_span(replay, lane, run, &run->spans[k]);
 	}
 	(void)buf_lit(&replay->out, "]");
 }
 
-static void put_lane_times(struct replay *replay, const struct span_lane *lane)
+static int64_t lane_until(const struct replay *replay, const struct span_lane *lane)
 {
 	const int64_t now = replay->options->now_ms;
 	const int64_t first = lane->strip_t[0];
-	const int64_t until = first + span_lane_present(lane, first, now + 1, now);
+
+	return first + span_lane_present(lane, first, now + 1, now);
+}
+
+/* What goes on does so without events: it is in the replay, too. */
+static void take_until(struct replay *replay)
+{
+	spans_join(replay->spans);
+	for (size_t i = 0; i < replay->spans->lane_count; i++) {
+		const struct span_lane *lane = replay->spans->lanes[i];
+		int64_t until = lane->strip_count ? lane_until(replay, lane) : INT64_MIN;
+
+		until = until < replay->options->now_ms ? until : replay->options->now_ms;
+		if (until > replay->last_ms)
+			replay->last_ms = until;
+	}
+}
+
+static void put_lane_times(struct replay *replay, const struct span_lane *lane)
+{
+	const int64_t until = lane_until(replay, lane);
 
 	(void)buf_printf(&replay->out, "{\"id\":");
 	json_write_string(&replay->out, slice_of(lane->id));
@@ -260,7 +260,6 @@ static void put_times(struct replay *replay)
 {
 	bool any = false;
 
-	spans_join(replay->spans);
 	(void)buf_lit(&replay->out, ",\n\"times\":[");
 	for (size_t i = 0; i < replay->spans->lane_count; i++) {
 		if (!replay->spans->lanes[i]->strip_count)
@@ -298,6 +297,8 @@ static bool put_data(struct replay *replay)
 	const struct replay_options *options = replay->options;
 	bool ok;
 
+	ok = archive_reader_lanes(replay->reader, options->agent, take_spans, replay);
+	take_until(replay);
 	model_settle(replay->model, options->now_ms);
 	model_tick(replay->model, options->now_ms);
 	(void)buf_printf(&replay->out,
@@ -307,9 +308,8 @@ static bool put_data(struct replay *replay)
 			 (long long)options->now_ms, (long long)options->now_ms);
 	model_write_snapshot(replay->model, options->now_ms, &replay->out);
 	(void)buf_lit(&replay->out, "},\n\"rows\":{");
-	ok = archive_reader_lanes(replay->reader, options->agent, put_lane_rows,
-				  replay) &&
-	     archive_reader_lanes(replay->reader, options->agent, take_spans, replay);
+	ok = ok &&
+	     archive_reader_lanes(replay->reader, options->agent, put_lane_rows, replay);
 	(void)buf_lit(&replay->out, "}");
 	if (!buf_ok(&replay->out))
 		return err_set(replay->err, ERR_TOO_LARGE,
@@ -368,7 +368,8 @@ bool replay_write(const struct replay_options *options, struct archive_reader *r
 		.out = {.max = options->max_bytes ? options->max_bytes : REPLAY_MAX},
 		.err = err,
 		.first_ms = INT64_MAX,
-		.last_ms = INT64_MIN};
+		.last_ms = INT64_MIN,
+		.unix_ms = options->now_ms};
 	bool ok;
 
 	replay.db = archive_db_open(options->path, err);

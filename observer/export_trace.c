@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "observer/archive_db.h"
-#include "observer/fold_run.h"
-#include "observer/spans.h"
+#include "observer/export_spans.h"
 #include "wire/base/mem.h"
 #include "wire/nostr/json.h"
 
@@ -117,11 +116,10 @@ static void put_item(struct trace *trace, const struct item *item)
 	put(trace);
 }
 
-/* What goes on ends now. */
 static void add_item(const struct trace *trace, struct item *items, size_t *count,
 		     const struct item *item)
 {
-	const int64_t end = span_end(item->end, trace->options->now_ms);
+	const int64_t end = item->end;
 
 	if (end <= trace->options->from_ms || item->t >= trace->options->to_ms)
 		return;
@@ -133,6 +131,7 @@ static size_t add_run(const struct trace *trace, const struct spans *spans,
 		      const struct span_lane *lane, size_t at, struct item *items)
 {
 	const struct run *run = lane->runs[at].run;
+	const int64_t now = span_lane_now(lane, trace->options->now_ms);
 	const char *title = run->text + run->title;
 	size_t count = 0;
 
@@ -145,7 +144,8 @@ static size_t add_run(const struct trace *trace, const struct spans *spans,
 		const struct span *span = &run->spans[i];
 
 		add_item(trace, items, &count,
-			 &(struct item){span->t, span->end, spans->names[span->name].text,
+			 &(struct item){span->t, span_end(span->end, now),
+					spans->names[span->name].text,
 					span->kind == SPAN_WAIT ? "wait" : "tool"});
 	}
 	return count;
@@ -184,22 +184,15 @@ static void put_lane(struct trace *trace, const struct spans *spans,
 	}
 }
 
-static void put_folds(struct trace *trace, const uint8_t *agent, struct slice channel,
-		      const struct archive_answer *answer)
+static bool put_slice(struct trace *trace, struct export_spans *walk)
 {
 	struct spans *spans = spans_create(SPANS_BYTES_MAX);
+	const bool ok = export_spans_next(walk, spans, trace->err);
 
-	for (size_t i = 0; i < answer->fold_count; i++) {
-		const struct fold_run run = {.fold = answer->folds[i].fold,
-					     .channel = channel,
-					     .tag = buf_slice(&answer->folds[i].tag),
-					     .is_turn = answer->folds[i].is_turn};
-
-		fold_run_put(spans, agent, &run);
-	}
 	for (size_t i = 0; i < spans->lane_count; i++)
 		put_lane(trace, spans, spans->lanes[i]);
 	spans_destroy(spans);
+	return ok;
 }
 
 /* What has no name is called by its key, or its id. */
@@ -231,31 +224,16 @@ static bool on_lane(void *ctx, const uint8_t *agent, struct slice channel)
 {
 	struct trace *trace = ctx;
 	const struct trace_options *options = trace->options;
-	struct pos before = {"~", 0};
-	struct buf newest = {.max = 4096};
-	bool more = true;
+	struct export_spans walk;
 
 	if (!channel.len ||
 	    (options->channel.len && !slice_eq(channel, options->channel)))
 		return true;
 	begin_lane(trace, agent, channel);
-	while (more && !trace->failed) {
-		struct archive_answer answer = {0};
-
-		more = archive_db_folds(trace->db, agent, channel, &before,
-					buf_slice(&newest), &answer, trace->err);
-		trace->failed = trace->failed || !more;
-		put_folds(trace, agent, channel, &answer);
-		buf_clear(&newest); /* it may reach into the next slice */
-		if (answer.fold_count)
-			(void)buf_append(
-				&newest,
-				buf_slice(&answer.folds[answer.fold_count - 1].tag));
-		before = answer.low;
-		more = more && answer.more;
-		archive_db_answer_finish(&answer);
-	}
-	buf_finish(&newest);
+	export_spans_begin(&walk, trace->db, agent, channel, INT64_MIN, options->now_ms);
+	while (walk.more && !trace->failed)
+		trace->failed = !put_slice(trace, &walk) || trace->failed;
+	export_spans_end(&walk);
 	if (options->progress)
 		(void)fprintf(stderr, "\rperch export: %u lanes", trace->lanes);
 	return !trace->failed;

@@ -639,6 +639,8 @@ bool model_apply(struct model *model, const struct model_event *event)
 		lane_values(model, lane, event->event, unix_ms);
 	if (taken && lane && unix_ms > lane->last_ms)
 		lane->last_ms = unix_ms;
+	if (taken && unix_ms > agent->last_ms)
+		agent->last_ms = unix_ms;
 	if (taken && segment) {
 		agent->is_forgotten = false;
 		if (lane)
@@ -918,6 +920,14 @@ static bool agent_is_online(const struct agent *agent, int64_t now_ms)
 		pos_compare(&facts->stopped_at, &facts->info_at) < 0);
 }
 
+int64_t agent_now(const struct agent *agent, int64_t now_ms)
+{
+	const int64_t last =
+		agent->seen_ms > agent->last_ms ? agent->seen_ms : agent->last_ms;
+
+	return agent->online || last > now_ms ? now_ms : last;
+}
+
 /* Where that changed all its lanes look different. */
 static void agent_set_online(struct agent *agent, int64_t now_ms)
 {
@@ -964,6 +974,14 @@ void model_heard(struct model *model, const uint8_t *key, int64_t now_ms)
 	if (now_ms > agent->seen_ms)
 		agent->seen_ms = now_ms;
 	agent->dirty = model->dirty = true;
+}
+
+void model_last(struct model *model, const uint8_t *key, int64_t last_ms)
+{
+	struct agent *agent = map_get(&model->agents, key_slice(key));
+
+	if (agent && last_ms > agent->last_ms)
+		agent->last_ms = last_ms;
 }
 
 void model_replayed(struct model *model, const uint8_t *key)

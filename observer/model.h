@@ -57,6 +57,8 @@ bool model_apply(struct model *model, const struct model_event *event);
 void model_settle(struct model *model, int64_t now_ms);
 /* A live frame of @agent arrived (an agent that is not known yet becomes so). */
 void model_heard(struct model *model, const uint8_t *agent, int64_t now_ms);
+/* An agent that it knows was heard by then; that does not make it online. */
+void model_last(struct model *model, const uint8_t *agent, int64_t last_ms);
 /* One of its frames was sent again because we asked for it. */
 void model_replayed(struct model *model, const uint8_t *agent);
 /* Time passed: who is online, which cards go. Call once a second. */

@@ -111,6 +111,7 @@ struct agent {
 	char epoch[17];      /* newest */
 	bool foreign;
 	int64_t seen_ms, complete_ms;
+	int64_t last_ms; /* newest event, Unix ms; also of what was not told */
 	bool online, dirty;
 	bool is_forgotten, is_told; /* as a lane's */
 	uint64_t missing, gone;
@@ -165,6 +166,8 @@ void segments_changed(struct model *model,
 		      void (*each)(void *ctx, struct segment *segment), void *ctx);
 /* True if the lane's newest turn runs, as far as is known. */
 bool lane_runs(const struct lane *lane);
+/* Until when what goes on with it goes on: until it was last heard, if it is gone. */
+int64_t agent_now(const struct agent *agent, int64_t now_ms);
 
 /* ---- model_cards.c ---- */
 

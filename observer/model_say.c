@@ -227,8 +227,8 @@ void lane_say(const struct model *model, const struct lane *lane, struct sentenc
 	}
 	if (!lane->agent->online) {
 		out->state = "offline";
-		out->since_ms =
-			lane->agent->seen_ms ? lane->agent->seen_ms : lane->last_ms;
+		out->since_ms = lane->agent->seen_ms ? lane->agent->seen_ms
+						     : lane->agent->last_ms;
 	}
 }
 

@@ -100,8 +100,11 @@ static void agent_time(struct model *model, struct agent *agent, int64_t now_ms)
 		if (at->spoke)
 			lane = spans_lane(model->spans, agent->key,
 					  buf_slice(&at->channel));
-		if (lane)
-			lane->alive_ms = agent->online ? now_ms : at->last_ms;
+		if (!lane)
+			continue;
+		lane->alive_ms = agent->online ? now_ms : at->last_ms;
+		span_lane_open(model->spans, lane,
+			       agent->online ? SPANS_OPEN : agent_now(agent, now_ms));
 	}
 }
 

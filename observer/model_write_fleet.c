@@ -54,7 +54,7 @@ void write_agent(const struct agent *agent, struct buf *out)
 	member(out, "control", or_null(&facts->control));
 	member(out, "permissions", or_null(&facts->permissions));
 	json_write_member_bool(out, SLICE("online"), agent->online);
-	member_ms(out, "seenMs", agent->seen_ms);
+	member_ms(out, "seenMs", agent->seen_ms ? agent->seen_ms : agent->last_ms);
 	member(out, "epoch", *agent->epoch ? slice_of(agent->epoch) : SLICE_EMPTY);
 	member_ms(out, "startedMs", facts->started_ms);
 	member_ms(out, "completeMs", agent->complete_ms);
@@ -92,7 +92,7 @@ static void write_turn(const struct lane *lane, int64_t now_ms, struct buf *out)
 		return;
 	}
 	turn = &segment->fold->turn;
-	split = fold_split(segment->fold, now_ms);
+	split = fold_split(segment->fold, agent_now(lane->agent, now_ms));
 	(void)buf_lit(out, ",\"turn\":{");
 	member(out, "id", buf_slice(&segment->turn));
 	member_ms(out, "startedMs", turn->started_ms);

@@ -509,11 +509,19 @@ static void on_load_floor(void *ctx, const uint8_t *agent, struct slice channel,
 	history_add(observer->history, agent, channel, pos);
 }
 
+static void on_load_last(void *ctx, const uint8_t *agent, int64_t last_ms)
+{
+	struct observer *observer = ctx;
+
+	model_last(observer->model, agent, last_ms);
+}
+
 static const struct archive_loader loader = {
 	.on_known = on_load_known,
 	.on_gone = on_load_gone,
 	.on_event = on_load_event,
 	.on_floor = on_load_floor,
+	.on_last = on_load_last,
 };
 
 /* ---- what the archive finds out ---- */

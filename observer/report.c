@@ -217,9 +217,11 @@ static void take_part(struct report *report, struct call *call,
 
 /* One pass over what a run has in the range. @end: of the run; @model: NO_NODE if it is
  * no turn. */
-static void gather_spans(struct report *report, const struct run *run, int64_t end,
-			 uint32_t turn, uint32_t model)
+static void gather_spans(struct report *report, const struct span_lane *lane,
+			 const struct run *run, int64_t end, uint32_t turn,
+			 uint32_t model)
 {
+	const int64_t now = span_lane_now(lane, report->query->now);
 	const struct report_range *wanted = &report->range;
 	const size_t first = run_find(run, wanted->from);
 	int64_t reached = first ? run->spans[first - 1].until : run->t;
@@ -231,7 +233,7 @@ static void gather_spans(struct report *report, const struct run *run, int64_t e
 	}
 	for (size_t i = first; i < run->count && run->spans[i].t < wanted->to; i++) {
 		const struct span *span = &run->spans[i];
-		const int64_t until = span_end(span->end, report->query->now);
+		const int64_t until = span_end(span->end, now);
 		const bool inside = span->parent >= (int32_t)first;
 		struct call *call = &report->calls[i];
 		struct report_range range;
@@ -271,7 +273,7 @@ static void gather_run(struct report *report, const struct span_lane *lane, size
 		model = node_of(report, turn, NODE_NAME, NAME_MODEL);
 		add(report, turn, range.to - range.from, 0);
 	}
-	gather_spans(report, run, end, turn, model);
+	gather_spans(report, lane, run, end, turn, model);
 }
 
 /* What was between the runs. */
@@ -324,7 +326,7 @@ static bool is_idle_before(const struct report_range *range, const struct span_l
 static bool is_idle_behind(const struct report_range *range, const struct span_lane *lane,
 			   size_t at, int64_t now)
 {
-	const int64_t end = span_end(lane->runs[at].until, now);
+	const int64_t end = span_end(lane->runs[at].until, span_lane_now(lane, now));
 
 	return span_lane_present(lane, end, range->to, now) > 0;
 }

@@ -127,12 +127,21 @@ struct span_lane *spans_lane(struct spans *spans, const uint8_t agent[KEY_BYTES]
 		lane->id = mem_dup(buf_slice(&id));
 		buf_finish(&id);
 		lane->alive_ms = INT64_MIN;
+		lane->open_ms = SPANS_OPEN;
 		map_init(&lane->tags);
 		spans->lanes[spans->lane_count++] = lane;
 		(void)map_put(&spans->by_lane, buf_slice(&key), lane);
 	}
 	buf_finish(&key);
 	return lane;
+}
+
+void span_lane_open(struct spans *spans, struct span_lane *lane, int64_t open_ms)
+{
+	if (lane->open_ms == open_ms)
+		return;
+	lane->open_ms = open_ms;
+	lane->generation = ++spans->generation;
 }
 
 /* ---- making a run ---- */
@@ -419,7 +428,7 @@ size_t span_lane_find(const struct span_lane *lane, int64_t t)
 
 int64_t span_lane_end(const struct span_lane *lane, size_t at, int64_t now)
 {
-	const int64_t end = span_end(lane->runs[at].end, now);
+	const int64_t end = span_end(lane->runs[at].end, span_lane_now(lane, now));
 
 	if (at + 1 < lane->count && lane->runs[at + 1].t < end)
 		return lane->runs[at + 1].t;
@@ -577,6 +586,7 @@ void span_lane_sums(const struct span_lane *lane, int64_t t, int64_t now,
 	time = lane->strip_time[low];
 	span_lane_before(lane, low, out);
 	/* Only the last is open. */
+	now = span_lane_now(lane, now);
 	if (low + 1 == lane->strip_count && t > now)
 		t = now;
 	if (time != TIME_IDLE && t > lane->strip_t[low])
@@ -591,7 +601,7 @@ int64_t span_lane_present(const struct span_lane *lane, int64_t from, int64_t to
 	if (!lane->count)
 		return 0;
 	first = lane->runs[0].t;
-	last = span_end(lane->runs[lane->count - 1].until, now);
+	last = span_end(lane->runs[lane->count - 1].until, span_lane_now(lane, now));
 	last = lane->alive_ms > last ? lane->alive_ms : last;
 	first = first > from ? first : from;
 	last = last < to ? last : to;

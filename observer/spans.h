@@ -109,9 +109,11 @@ struct span_lane {
 	uint8_t *strip_time;
 	struct lane_sums *strip_sums;
 	size_t strip_count, strip_room;
-	size_t strip_runs;   /* so many runs are in it as they are now */
-	int64_t alive_ms;    /* it was there until then at least */
-	uint64_t generation; /* changes whenever its runs do */
+	size_t strip_runs; /* so many runs are in it as they are now */
+	int64_t alive_ms;  /* it was there until then at least */
+	int64_t open_ms;   /* what goes on in it ended then; SPANS_OPEN: it goes on */
+	uint64_t
+		generation; /* changes whenever its runs do, or when what goes on ended */
 };
 
 struct span_name {
@@ -135,6 +137,9 @@ struct spans { /* fields may be read */
 
 struct spans *spans_create(size_t bytes_max);
 void spans_destroy(struct spans *spans); /* NULL is fine */
+
+/* The agent of @lane was last heard at @open_ms; SPANS_OPEN: it is there. */
+void span_lane_open(struct spans *spans, struct span_lane *lane, int64_t open_ms);
 
 struct span_in {
 	int64_t t, end;
@@ -168,11 +173,23 @@ struct span_lane *spans_lane(struct spans *spans, const uint8_t agent[KEY_BYTES]
  */
 void spans_put(struct spans *spans, struct span_lane *lane, const struct run_in *in);
 
-/* ---- questions; @now ends what is open. After spans_join() ---- */
+/* ---- questions; @now ends what is open, but in a lane whose agent is gone it ended when
+ * that was last heard. After spans_join() ---- */
 
 static inline int64_t span_end(int64_t end, int64_t now)
 {
 	return end == SPANS_OPEN ? now : end;
+}
+/* Until when its lane is known to go on. */
+static inline int64_t span_lane_now(const struct span_lane *lane, int64_t now)
+{
+	return lane->open_ms < now ? lane->open_ms : now;
+}
+/* Of what began at @t, as it is told: SPANS_OPEN only of what goes on. */
+static inline int64_t span_lane_told(const struct span_lane *lane, int64_t t, int64_t end)
+{
+	end = span_end(end, lane->open_ms);
+	return end > t ? end : t;
 }
 /* First run that may reach @t or beyond. */
 size_t span_lane_find(const struct span_lane *lane, int64_t t);

@@ -253,7 +253,8 @@ static void same_columns(const struct timeline *timeline, const struct span_lane
 static uint32_t write_strip(const struct timeline *timeline, const struct span_lane *lane)
 {
 	const struct timeline_query *query = timeline->query;
-	struct cursor cursor = {lane, query->now, lane->strip_count, 0};
+	struct cursor cursor = {lane, span_lane_now(lane, query->now), lane->strip_count,
+				0};
 	struct stretches stretches = {.out = timeline->out};
 	uint64_t before[SPAN_SUMS], after[SPAN_SUMS];
 	enum row_time time;
@@ -315,8 +316,8 @@ static void write_record(struct timeline *timeline, const struct record *record)
 	(void)write_number(at, record->line, 2);
 }
 
-static uint32_t write_calls(struct timeline *timeline, const struct run *run,
-			    int64_t least)
+static uint32_t write_calls(struct timeline *timeline, const struct span_lane *lane,
+			    const struct run *run, int64_t least)
 {
 	const struct timeline_query *query = timeline->query;
 	uint32_t count = 0;
@@ -324,7 +325,8 @@ static uint32_t write_calls(struct timeline *timeline, const struct run *run,
 	for (size_t i = run_find(run, query->from);
 	     i < run->count && run->spans[i].t < query->to; i++) {
 		const struct span *span = &run->spans[i];
-		const int64_t end = span_end(span->end, query->now);
+		const int64_t told = span_lane_told(lane, span->t, span->end);
+		const int64_t end = span_end(told, query->now);
 		const struct span_name *name = &timeline->spans->names[span->name];
 		enum record_kind kind = RECORD_CALL;
 		uint32_t row = NO_STRING;
@@ -340,7 +342,7 @@ static uint32_t write_calls(struct timeline *timeline, const struct run *run,
 		write_record(timeline,
 			     &(struct record){
 				     .t = span->t,
-				     .end = span->end,
+				     .end = told,
 				     .title = add_name(timeline, span->name),
 				     .row = row,
 				     .kind = kind,
@@ -384,11 +386,12 @@ static uint32_t write_spans(struct timeline *timeline, const struct span_lane *l
 			continue;
 		if (at->is_turn && end - at->t >= least) {
 			write_turn(timeline, at, end,
-				   at->end == SPANS_OPEN && i + 1 == lane->count);
+				   span_lane_told(lane, at->t, at->end) == SPANS_OPEN &&
+					   i + 1 == lane->count);
 			count++;
 		}
 		if (at->longest >= least)
-			count += write_calls(timeline, at->run, least);
+			count += write_calls(timeline, lane, at->run, least);
 	}
 	return count;
 }

@@ -124,9 +124,17 @@ static void on_floor(void *ctx, const uint8_t *key, struct slice channel,
 	(void)pos;
 }
 
+static void on_last(void *ctx, const uint8_t *key, int64_t last_ms)
+{
+	(void)ctx;
+	(void)key;
+	(void)last_ms;
+}
+
 static void run(struct probe *probe, size_t events, size_t round)
 {
-	const struct archive_loader loader = {on_known, on_gone, on_event, on_floor};
+	const struct archive_loader loader = {on_known, on_gone, on_event, on_floor,
+					      on_last};
 	struct archive_answer answer = {0};
 	struct err err;
 	int64_t start_ns = probe_clock_ns();

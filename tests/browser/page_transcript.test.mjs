@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { becomes, comesTo, drawn, hasText, pageTests } from "./support/page.mjs";
-import { lane, lanes, pos, row } from "./support/scene.mjs";
+import { agent, lane, lanes, pos, row } from "./support/scene.mjs";
 
 const scene = pageTests();
 const of = lanes.claude;
@@ -429,6 +429,21 @@ scene("a call and the question that it waits for are one row, whichever of them 
 	broker.publish({ rows: [call(), question({ call: "c2" })] });
 	await hasText(page, ".entry[data-row=row-2]", /Waiting to use deploy/);
 	assert.deepEqual(await ids(page), ["row-1", "row-2", "row-3", "row-4"]);
+});
+
+scene("what an agent left open when it went does not go on", async ({ broker, openAgent }) => {
+	const one = row(of, 1, "tool", { kind: "execute", verb: "Running", object: "make", status: "in_progress", parts: [] });
+	broker.rows.set(of.id, [one]);
+	broker.agents.set(of.agent, agent(0, { online: false, seenMs: one.t + 42_000 }));
+	const page = await openAgent();
+	const took = (page) => page.locator(".entry[data-row=row-1] .number").innerText();
+	await comesTo(page, took, "0:42");
+	await page.keyboard.press("Shift+Z");
+	await page.waitForSelector(".entry-story");
+	await comesTo(page, took, "0:42");
+	/* It comes back, and has gone on meanwhile. */
+	broker.publish({ agents: [agent(0)] });
+	await becomes(page, () => /^[4-9]:\d\d$/.test(document.querySelector(".entry[data-row=row-1] .number").innerText));
 });
 
 scene("counts of an edit are said once", async ({ broker, openAgent }) => {

@@ -118,3 +118,88 @@ test("a trace has every turn, call and wait where a reader of Chrome's traces fi
 	await relay.stop();
 	home.remove();
 });
+
+/** A turn that is not over, a call in it and a question: 1, 2 and 3 s after the agent's start; with a channel for each agent. */
+async function leaveOpen(agent, channel, more) {
+	const at = (ms, kind, payload, members = {}) => ({
+		...agent.event(kind, payload, { channel, turn: "one", ...members }), monotonicMs: ms,
+		timestamp: new Date(agent.started + ms).toISOString(),
+	});
+	await agent.send({ ...agent.started_event(channel), monotonicMs: 0, timestamp: new Date(agent.started).toISOString() });
+	await agent.send(agent.batch([
+		at(1000, "turn_started", { promptId: "p1", source: "owner", text: "Do one" }),
+		at(2000, "acp_read", call("c1", "make all")),
+		at(3000, "acp_read", ask("make all"), { authorization: { requestNonce: "n", deadlineMs: 300000 } }),
+	]));
+	for (const [ms, kind, payload] of more)
+		await agent.send({ ...at(ms, kind, payload), channelId: null, turnId: null, sessionId: null });
+}
+
+/** What of PTL2 its spans say, of the one lane that was asked for: [t, end] of each; -1 goes on. */
+function spansOf(bytes) {
+	const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+	const time = (at) => Number(view.getBigInt64(at, true));
+	assert.equal(view.getUint32(44, true), 1, "lanes");
+	const [stretches, spans] = [view.getUint32(60, true), view.getUint32(64, true)];
+	return Array.from({ length: spans }, (_, i) => 72 + 6 * stretches + 28 * i).map((at) => [time(at), time(at + 8)]);
+}
+
+test("what goes on ends now, of an agent that is gone when that was last heard: in a trace, a replay and on the page", async () => {
+	const relay = await startRelay(), home = makeHome();
+	const observer = await startObserver(relay.url, home);
+	await observer.connected();
+	const page = await observer.page();
+	const there = await Harness.open(relay.url, home.owner), gone = await Harness.open(relay.url, home.owner);
+	const [channel, other] = [channelId(), channelId()];
+	there.started = Date.now() - 10000;
+	gone.started = Date.now() - 3600000;
+	await leaveOpen(there, channel, [[5000, "feed_state", { turns: [{ channelId: channel }] }]]);
+	// It said so later still that it lives, which makes no row.
+	await leaveOpen(gone, other, [[9000, "feed_state", { turns: [{ channelId: other }] }]]);
+	for (const agent of [there, gone])
+		await page.row(({ lane, type }) => lane.startsWith(agent.id) && type === "permission");
+	page.close();
+	await untilExport(home, ({ events }) => events.length === there.seq + gone.seq);
+
+	const before = Date.now();
+	const trace = JSON.parse((await run(home, "export", "--format", "trace")).stdout);
+	const html = (await run(home, "export", "--format", "html")).stdout;
+	const after = Date.now();
+	wellFormed(trace);
+	const replay = JSON.parse(html.match(/id="perch-replay">([^<]*)</)[1]);
+	const starts = [1000, 2000, 3000];
+	const found = (agent) => {
+		// A process is called by what its harness calls itself, all of them claude: the lane's starts tell them apart.
+		const events = trace.traceEvents.filter(({ ph, ts }) => ph === "X" && ts / 1000 - agent.started < 10000 && ts / 1000 >= agent.started);
+		assert.deepEqual(events.map(({ ts }) => ts / 1000 - agent.started), starts);
+		return events.map(({ ts, dur }) => (ts + dur) / 1000);
+	};
+	for (const end of found(there))
+		assert.ok(end >= before && end <= after, `${end} is not in ${before}–${after}`);
+	assert.deepEqual(found(gone), starts.map(() => gone.started + 9000));
+
+	const replayed = (agent) => replay.times.find(({ id }) => id.startsWith(agent.id));
+	assert.deepEqual(replayed(there).spans.slice(1).map(([t, end]) => [t - there.started, end]), starts.map((t) => [t, -1]));
+	assert.deepEqual(replayed(gone).spans.slice(1).map(([t, end]) => [t, end].map((ms) => ms - gone.started)), starts.map((t) => [t, 9000]));
+	assert.equal(replayed(gone).until, gone.started + 9000);
+	assert.ok(replayed(there).until >= before);
+	assert.equal(replay.to, replay.now + 1);
+	const you = ({ rows }) => rows.find(({ name }) => name === "Waiting for you").inclusive;
+	const now = replay.now - there.started - 3000;
+	assert.equal(you(replay.reports.flat), now + 6000);
+	await observer.end();
+
+	// One that starts now knows of neither but by its archive: both are gone for it, until they are heard.
+	const again = await startObserver(relay.url, home);
+	for (const [agent, lane, last] of [[gone, other, 9000], [there, channel, 5000]]) {
+		const id = `${agent.id}/${lane}`;
+		const answer = await again.get(`/api/timeline?${new URLSearchParams({ from: agent.started, to: agent.started + 20000, width: 1000, lanes: id })}`);
+		assert.equal(answer.status, 200, answer.text);
+		assert.deepEqual(spansOf(answer.bytes).map((span) => span.map((ms) => ms - agent.started)), starts.map((t) => [t, last]));
+	}
+	await there.close();
+	await gone.close();
+	await again.end();
+	await relay.stop();
+	home.remove();
+});

@@ -8,6 +8,7 @@
 
 #include "observer/model.h"
 #include "tests/unit/support/support.h"
+#include "wire/base/clock.h"
 #include "wire/nostr/json.h"
 
 #define EPOCH "6a0000010000000a"
@@ -363,6 +364,7 @@ struct loaded {
 	unsigned events, gone;
 	struct pos floor;
 	unsigned known, ranges;
+	int64_t last_ms;
 };
 
 static void on_gone(void *ctx, const uint8_t *agent, const char *epoch,
@@ -404,9 +406,16 @@ static void on_floor(void *ctx, const uint8_t *agent, struct slice channel,
 	((struct loaded *)ctx)->floor = *pos;
 }
 
+static void on_last(void *ctx, const uint8_t *agent, int64_t last_ms)
+{
+	if (memcmp(agent, claude, KEY_BYTES) == 0)
+		((struct loaded *)ctx)->last_ms = last_ms;
+}
+
 START_TEST(a_start_knows_all_frame_numbers_but_only_the_newest_events)
 {
-	const struct archive_loader loader = {on_known, on_gone, on_event, on_floor};
+	const struct archive_loader loader = {on_known, on_gone, on_event, on_floor,
+					      on_last};
 	struct loaded loaded = {0};
 	struct home home = {0};
 	struct err err;
@@ -427,19 +436,75 @@ START_TEST(a_start_knows_all_frame_numbers_but_only_the_newest_events)
 	ck_assert_uint_lt(loaded.events, 1000);
 	ck_assert_uint_ge(loaded.events, 300);
 	ck_assert_uint_eq(loaded.floor.seq, 1700);
+	ck_assert_int_eq(loaded.last_ms, T0);
 	end(&home);
 }
 END_TEST
 
 static struct loaded load_all(struct home *home)
 {
-	const struct archive_loader loader = {on_known, on_gone, on_event, on_floor};
+	const struct archive_loader loader = {on_known, on_gone, on_event, on_floor,
+					      on_last};
 	struct loaded loaded = {0};
 	struct err err = {0};
 
 	ck_assert(archive_db_load(home->db, &loader, &loaded, &err));
 	return loaded;
 }
+
+/* A word of the harness about itself, @ms behind T0. */
+static void word(struct home *home, unsigned seq, const char *kind, int64_t ms)
+{
+	struct buf text = {.max = 65535};
+	char stamp[CLOCK_RFC3339_LEN + 1];
+	struct err err;
+
+	clock_format(T0 + ms, stamp);
+	(void)buf_printf(
+		&text,
+		"{\"seq\":%u,\"monotonicMs\":%u,\"timestamp\":\"%s\",\"kind\":"
+		"\"%s\",\"agentIndex\":null,\"channelId\":null,\"sessionId\":null,"
+		"\"turnId\":null,\"payload\":{},\"epoch\":\"" EPOCH "\",\"frame\":%u}",
+		seq, seq, stamp, kind, seq);
+	ck_assert_msg(archive_db_frame(home->db, claude, EPOCH, seq, T0 + 86400000,
+				       buf_slice(&text), &err),
+		      "%s", err.text);
+	buf_finish(&text);
+}
+
+static int64_t open_ms(struct home *home, int64_t now_ms)
+{
+	struct archive_life life;
+
+	archive_db_life(home->db, claude, now_ms, &life);
+	ck_assert_str_eq(life.epoch, EPOCH);
+	return life.open_ms;
+}
+
+/* By its own clock, whenever its frames came here. */
+START_TEST(an_agent_was_last_heard_by_its_newest_frame_also_one_without_a_row)
+{
+	struct home home = {0};
+
+	begin(&home);
+	word(&home, 1, "harness_started", 0);
+	note(&home, 2);
+	ck_assert_int_eq(open_ms(&home, T0 + 74999), INT64_MAX);
+	ck_assert_int_eq(open_ms(&home, T0 + 75000), T0);
+	word(&home, 3, "feed_state", 60000);
+	ck_assert_int_eq(open_ms(&home, T0 + 75000), INT64_MAX);
+	ck_assert_int_eq(open_ms(&home, T0 + 200000), T0 + 60000);
+	ck_assert_int_eq(load_all(&home).last_ms, T0 + 60000);
+	/* One that said that it stops is gone at once. */
+	word(&home, 4, "harness_stopping", 61000);
+	ck_assert_int_eq(open_ms(&home, T0 + 62000), T0 + 61000);
+	/* Of what says that it will be nothing is known. */
+	ck_assert_int_eq(open_ms(&home, T0 + 60500), T0 + 60500);
+	word(&home, 5, "harness_started", 63000);
+	ck_assert_int_eq(open_ms(&home, T0 + 64000), INT64_MAX);
+	end(&home);
+}
+END_TEST
 
 START_TEST(a_frame_that_was_given_up_and_comes_is_no_gap_any_more)
 {
@@ -611,6 +676,9 @@ int main(void)
 	tcase_add_test(tcase, a_fetched_body_takes_the_place_of_what_was_cut);
 	tcase_add_test(tcase, the_reducer_and_the_archive_make_the_same_rows);
 	tcase_add_test(tcase, a_start_knows_all_frame_numbers_but_only_the_newest_events);
+	tcase_add_test(
+		tcase,
+		an_agent_was_last_heard_by_its_newest_frame_also_one_without_a_row);
 	tcase_add_test(tcase, a_frame_that_was_given_up_and_comes_is_no_gap_any_more);
 	tcase_add_test(tcase, what_is_too_old_goes_and_its_numbers_stay_known);
 	tcase_add_test(tcase, size_takes_the_oldest_of_whoever_has_most);

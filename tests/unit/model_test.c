@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "observer/acp.h"
+#include "observer/spans.h"
 #include "tests/unit/support/support.h"
 #include "wire/base/clock.h"
 #include "wire/base/map.h"
@@ -851,6 +852,51 @@ START_TEST(a_turn_divides_its_time_between_you_tools_and_the_model)
 	assert_has(snapshot(model),
 		   "\"timeMs\":{\"model\":300,\"tool\":300,\"you\":200,\"idle\":0}");
 	model_destroy(model);
+}
+END_TEST
+
+/* Told so much later. */
+static struct slice told_at(struct model *model, int64_t now_ms)
+{
+	static struct buf out;
+
+	buf_clear(&out);
+	out.max = 64u << 20;
+	model_tick(model, now_ms);
+	model_write_snapshot(model, now_ms, &out);
+	return buf_slice(&out);
+}
+
+START_TEST(what_goes_on_ended_with_the_last_word_of_an_agent_that_is_gone)
+{
+	struct spans *spans = spans_create(1u << 20);
+	struct model *model = model_create();
+	const int64_t late = NOW + 3600000;
+
+	model_set_spans(model, spans);
+	ask(model); /* asked at 300 ms, the turn began at 200 */
+	model_heard(model, claude, NOW + 5000);
+	assert_has(told_at(model, NOW + 6000), "\"you\":5700,");
+	model_write_spans(model, NOW + 6000);
+	ck_assert_uint_eq(spans->lane_count, 1);
+	ck_assert_int_eq(spans->lanes[0]->open_ms, SPANS_OPEN);
+	assert_has(told_at(model, late), "\"state\":\"offline\"");
+	assert_has(told_at(model, late), "\"you\":4700,");
+	model_write_spans(model, late);
+	ck_assert_int_eq(spans->lanes[0]->open_ms, NOW + 5000);
+	/* What the archive knows of it counts as well, and does not bring it back. */
+	model_last(model, claude, NOW + 9000);
+	model_last(model, codex, NOW + 9000);
+	assert_has(told_at(model, late), "\"state\":\"offline\"");
+	assert_has(told_at(model, late), "\"you\":8700,");
+	model_write_spans(model, late);
+	ck_assert_int_eq(spans->lanes[0]->open_ms, NOW + 9000);
+	model_heard(model, claude, late);
+	assert_has(told_at(model, late), "\"you\":3599700,");
+	model_write_spans(model, late);
+	ck_assert_int_eq(spans->lanes[0]->open_ms, SPANS_OPEN);
+	model_destroy(model);
+	spans_destroy(spans);
 }
 END_TEST
 
@@ -1761,6 +1807,8 @@ int main(void)
 	tcase_set_timeout(rows_case, 60);
 	tcase_add_test(live, a_plan_says_how_far_it_is_and_output_what_it_printed);
 	tcase_add_test(live, a_turn_divides_its_time_between_you_tools_and_the_model);
+	tcase_add_test(live,
+		       what_goes_on_ended_with_the_last_word_of_an_agent_that_is_gone);
 	tcase_add_test(live, an_agent_is_offline_after_seventy_five_seconds_of_silence);
 	tcase_add_test(live, a_crashed_process_is_seen_in_the_lanes_that_it_serves);
 	tcase_add_test(live, a_channel_in_which_only_a_process_started_is_no_lane);

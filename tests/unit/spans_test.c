@@ -539,6 +539,45 @@ START_TEST(what_is_open_ends_now_and_a_newer_turn_ends_an_older_one)
 }
 END_TEST
 
+START_TEST(what_is_open_of_an_agent_that_is_gone_ended_when_that_was_last_heard)
+{
+	struct spans *spans = spans_create(BYTES_MAX);
+	struct span_lane *lane = spans_lane(spans, agents[0], SLICE("api"));
+	const uint32_t make = spans_name(spans, TIME_TOOL, true, SLICE("make"));
+	const struct span_in all[] = {CALL(50, SPANS_OPEN, -1, make),
+				      CALL(60, 65, -1, make)};
+	uint64_t generation;
+	struct slice json;
+
+	put(spans, lane, "a", 0, SPANS_OPEN, all, 2);
+	generation = lane->generation;
+	span_lane_open(spans, lane, SPANS_OPEN);
+	ck_assert_uint_eq(lane->generation, generation);
+	span_lane_open(spans, lane, 80);
+	/* A page that has it as open is told. */
+	ck_assert_uint_ne(lane->generation, generation);
+	json = report(spans, REPORT_FLAT, 0, 1000, 500);
+	ck_assert_int_eq(number(row_of(json, "make"), "self"), 35);
+	ck_assert_int_eq(number(json, "tool"), 30);
+	ck_assert_int_eq(number(json, "model"), 50);
+	ck_assert_int_eq(number(json, "idle"), 0);
+	/* Before it was. */
+	json = report(spans, REPORT_FLAT, 0, 1000, 70);
+	ck_assert_int_eq(number(json, "tool"), 20);
+	ck_assert_int_eq(span_lane_end(lane, 0, 500), 80);
+	ck_assert_int_eq(span_lane_present(lane, 0, 1000, 500), 80);
+	ck_assert_int_eq(span_lane_told(lane, 50, SPANS_OPEN), 80);
+	ck_assert_int_eq(span_lane_told(lane, 60, 65), 65);
+	ck_assert_int_eq(span_lane_told(lane, 90, SPANS_OPEN), 90);
+	/* It comes back. */
+	span_lane_open(spans, lane, SPANS_OPEN);
+	ck_assert_int_eq(span_lane_told(lane, 50, SPANS_OPEN), SPANS_OPEN);
+	json = report(spans, REPORT_FLAT, 0, 1000, 500);
+	ck_assert_int_eq(number(json, "tool"), 450);
+	spans_destroy(spans);
+}
+END_TEST
+
 START_TEST(a_peers_times_are_set_right)
 {
 	struct spans *spans = spans_create(BYTES_MAX);
@@ -752,6 +791,9 @@ int main(void)
 	tcase_add_test(tests, self_is_without_parts_and_waits_and_trees_add_up);
 	tcase_add_test(tests, live_figures_are_of_whole_calls_that_ended);
 	tcase_add_test(tests, what_is_open_ends_now_and_a_newer_turn_ends_an_older_one);
+	tcase_add_test(
+		tests,
+		what_is_open_of_an_agent_that_is_gone_ended_when_that_was_last_heard);
 	tcase_add_test(tests, a_peers_times_are_set_right);
 	tcase_add_test(tests, names_and_lanes_and_bytes_have_an_end);
 	tcase_add_test(tests, every_column_is_what_counting_gives);

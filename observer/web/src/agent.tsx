@@ -11,7 +11,7 @@ import { exact, plain, readable } from "./plain";
 import { Counts, shape, State } from "./parts";
 import { type LaneRows, rowsOf, showRows } from "./rows";
 import { route, routeTo } from "./session";
-import { agentOf, agents, channelOf, channelWords, known, laneOrder, lanes, nameOf } from "./store";
+import { agentOf, agents, channelOf, channelWords, known, laneNow, laneOrder, lanes, nameOf } from "./store";
 import { Transcript, type View, viewOf } from "./transcript";
 import type { Lane, RowOf } from "./types";
 import { reader } from "./ui";
@@ -148,7 +148,7 @@ function TurnTimes({ lane }: { lane: Lane }) {
 							{turn.state === "running" ? (
 								<>
 									,{" "}
-									<Tick text={(ms) => running(ms - turn.startedMs!)} />
+									<Tick text={(ms) => running(laneNow(lane.id, ms) - turn.startedMs!)} />
 								</>
 							) : (
 								""
@@ -235,7 +235,7 @@ function Turns({ rows }: { rows: LaneRows }) {
 									took(end.durationMs ?? end.t - row.t)
 								) : (
 									<>
-										<Tick text={(ms) => running(ms - row.t)} />, open
+										<Tick text={(ms) => running(laneNow(row.lane, ms) - row.t)} />, open
 									</>
 								)}
 							</dd>

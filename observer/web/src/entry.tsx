@@ -10,6 +10,7 @@ import { Output } from "./output";
 import { Counts, Sentence, State, Time } from "./parts";
 import { terminal } from "./sgr";
 import { ask, Opened } from "./raw";
+import { laneNow } from "./store";
 import type { Part, RawLine, Row, RowOf } from "./types";
 import { byteLength, bytes, plural, running, took, tokens, wordCount } from "./words";
 
@@ -217,7 +218,7 @@ const going = (row: Row, since = row.t) =>
 		duration(row)
 	) : (
 		<span class="number" title="How long it has been going on">
-			<Tick text={(ms) => running(ms - since)} />
+			<Tick text={(ms) => running(laneNow(row.lane, ms) - since)} />
 		</span>
 	);
 

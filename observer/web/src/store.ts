@@ -296,3 +296,10 @@ export const tally = computed(() => {
 		if (state in count) count[state as keyof typeof count]++;
 	return count;
 });
+
+/* Until when what goes on in a lane is known to go on: of an agent that is gone, when that was
+ * last heard. */
+export function laneNow(lane: string, ms: number): number {
+	const agent = agents.still(lane.slice(0, lane.indexOf("/")));
+	return agent && !agent.online ? Math.min(ms, agent.seenMs ?? ms) : ms;
+}

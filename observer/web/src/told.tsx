@@ -5,6 +5,7 @@ import { Tick } from "./clock";
 import { failing } from "./entry";
 import { Outcome, State, Time } from "./parts";
 import { exact, readable } from "./plain";
+import { laneNow } from "./store";
 import { tell, type Told } from "./story";
 import type { Row } from "./types";
 import { running, took, unmarked } from "./words";
@@ -96,7 +97,7 @@ export class Story extends Component<Props> {
 						<Words told={tell(rows)} said={SAID.has(row.type)} />
 						{going(last) ? (
 							<span class="number" title="How long it has been going on">
-								<Tick text={(ms) => running(ms - last.t)} />
+								<Tick text={(ms) => running(laneNow(row.lane, ms) - last.t)} />
 							</span>
 						) : end && end - row.t >= 50 ? (
 							<span class="number" title="How long it took">
