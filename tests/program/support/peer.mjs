@@ -56,17 +56,18 @@ export class Peer {
 		return this.#next(["EOSE, COUNT or CLOSED"], ([verb]) => verb === "EOSE" || verb === "COUNT" || verb === "CLOSED");
 	}
 
-	#next(wanted, matches) {
+	/** `take` is called with it before anything that came behind it. */
+	#next(wanted, matches, take = (message) => message) {
 		const i = this.inbox.findIndex(matches);
 		if (i >= 0)
-			return Promise.resolve(this.inbox.splice(i, 1)[0]);
+			return Promise.resolve(take(this.inbox.splice(i, 1)[0]));
 		return new Promise((resolve, reject) => {
 			const timer = setTimeout(() => reject(new Error(
 				`no ${JSON.stringify(wanted)}; inbox: ${JSON.stringify(this.inbox).slice(0, 2000)}`)),
 			TIMEOUT_MS);
 			this.#waiting.push({
 				matches,
-				resolve: (message) => { clearTimeout(timer); resolve(message); },
+				resolve: (message) => { clearTimeout(timer); resolve(take(message)); },
 			});
 		});
 	}
@@ -101,14 +102,15 @@ export class Peer {
 		return this.next("OK", event.id);
 	}
 
-	/** Subscribes and returns the events that came before EOSE. */
+	/** Subscribes and returns the events that came before EOSE; one that came with it, right behind it, is live. */
 	async subscribe(id, ...filters) {
 		this.send("REQ", id, ...filters);
-		await this.next("EOSE", id);
-		const isOurs = (message) => message[0] === "EVENT" && message[1] === id;
-		const events = this.inbox.filter(isOurs).map((message) => message[2]);
-		this.inbox = this.inbox.filter((message) => !isOurs(message));
-		return events;
+		return this.#next(["EOSE", id], ([verb, name]) => verb === "EOSE" && name === id, () => {
+			const isOurs = (message) => message[0] === "EVENT" && message[1] === id;
+			const events = this.inbox.filter(isOurs).map((message) => message[2]);
+			this.inbox = this.inbox.filter((message) => !isOurs(message));
+			return events;
+		});
 	}
 
 	/** Everything sent so far has been answered when this returns. */
