@@ -10,6 +10,7 @@ import { fileURLToPath } from "node:url";
 import { SmallRelay, scriptedAgent } from "./support/harness.mjs";
 import { bytesToHex, makeKey, open } from "./support/keys.mjs";
 import { perchBin, startRelay } from "./support/perch.mjs";
+import { commandOf, processesOf, until } from "./support/up.mjs";
 
 const acpx = fileURLToPath(new URL("../node_modules/acpx/dist/cli.js", import.meta.url));
 const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;
@@ -26,6 +27,8 @@ async function runEditor(home, owner, relayUrl, prompt, options = ["--approve-al
 	const result = await new Promise((resolve) => execFile(process.execPath, [acpx, "--agent", `sh ${at("editor.sh")}`, "--format", "json", "--cwd", work, "--timeout", "60", ...options, "exec", prompt], {
 		env: { ...process.env, HOME: home, PERCH_HOME: home, XDG_CONFIG_HOME: home },
 	}, (error, stdout, stderr) => resolve({ code: error?.code ?? 0, stdout, stderr })));
+	// The editor waits for none of those behind its agent, and a tee writes its file last.
+	await until(() => !processesOf(home).some((pid) => commandOf(pid)[0] === "tee"), "the end of the tees");
 	const read = (name) => readFileSync(at(name));
 	return { ...result, tee: { outerIn: read("outer.in"), innerIn: read("inner.in"), outerOut: read("outer.out"), innerOut: read("inner.out") } };
 }

@@ -4,18 +4,20 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { assertEqualsJournal, assertEqualsSaid, assertOnce, count, kindCount, laneOf, markersOf, pause, prompt, prompts, startAgent, untilExport }
 	from "./support/faults.mjs";
 import { SmallRelay } from "./support/harness.mjs";
 import { ask, channelId, freshEpoch, Harness, makeAgent, makeHome, makeKey, now, run, startObserver, telemetry }
 	from "./support/observer.mjs";
-import { startRelay } from "./support/perch.mjs";
-import { until } from "./support/up.mjs";
+import { portToKeep, startRelay } from "./support/perch.mjs";
+import { isAlive, until } from "./support/up.mjs";
 
 test("a relay that is killed again and again, and stopped processes, lose nothing", async () => {
 	const home = makeHome();
-	let relay = await startRelay();
-	const { port, url } = relay;
+	const listen = ["--listen", `127.0.0.1:${await portToKeep()}`];
+	let relay = await startRelay(listen);
+	const { url } = relay;
 	const observer = await startObserver(url, home);
 	const agent = await startAgent(url, home);
 	const lane = await laneOf(observer);
@@ -28,7 +30,7 @@ test("a relay that is killed again and again, and stopped processes, lose nothin
 			victim.child.kill("SIGCONT");
 		} else {
 			await relay.stop("SIGKILL");
-			relay = await startRelay(["--listen", `127.0.0.1:${port}`]);
+			relay = await startRelay(listen);
 		}
 		await pause(500);
 	}
@@ -55,8 +57,9 @@ const KILL_EVERY_MS = Number(process.env.PERCH_TEST_KILL_EVERY_MS ?? 1500);
 
 test("500 markers under heavy load, through a relay that is killed every few seconds", async () => {
 	const home = makeHome();
-	let relay = await startRelay();
-	const { port, url } = relay;
+	const listen = ["--listen", `127.0.0.1:${await portToKeep()}`];
+	let relay = await startRelay(listen);
+	const { url } = relay;
 	const observer = await startObserver(url, home);
 	const agent = await startAgent(url, home);
 	const lane = await laneOf(observer);
@@ -66,7 +69,7 @@ test("500 markers under heavy load, through a relay that is killed every few sec
 	for (let i = 0; i < KILLS; i++) {
 		await pause(KILL_EVERY_MS);
 		await relay.stop("SIGKILL");
-		relay = await startRelay(["--listen", `127.0.0.1:${port}`]);
+		relay = await startRelay(listen);
 	}
 	const found = await untilExport(home, (all) =>
 		markersOf(all.events).length === 500 && kindCount(all, "turn_completed") === 1);
@@ -85,22 +88,25 @@ test("a harness that is killed in mid-turn: its next start serves what it had ke
 	const home = makeHome(), relay = await startRelay();
 	let observer = await startObserver(relay.url, home);
 	let agent = await startAgent(relay.url, home);
-	const lane = await laneOf(observer);
-	await prompt(observer, lane, "markers 500 10");
+	const lane = await laneOf(observer), go = join(home.dir, "go"), said = join(home.dir, "said");
+	const rest = Array.from({ length: 100 }, (_, i) => `say [marker ${i + 5}]\nsleep 10`).join("\n");
+	await prompt(observer, lane, `markers 5 10\nawait ${go}\n${rest}\ntouch ${said}\nstall`);
 	await untilExport(home, ({ events }) => markersOf(events).length > 0);
 	await observer.end(); // sees nothing of what comes now
-	await pause(1500);
+	writeFileSync(go, "");
+	await until(() => existsSync(said), "all markers to be said");
 	agent.child.kill("SIGKILL");
 	await agent.exited;
 	agent = await startAgent(relay.url, home);
 	observer = await startObserver(relay.url, home);
+	const isWhole = (markers) => isDeepStrictEqual(markers, count(markers.length));
 	const found = await untilExport(home, ({ events, gone }) =>
 		new Set(events.map(({ epoch }) => epoch)).size === 2 &&
-		(gone.length || markersOf(events).length > 60));
+		(gone.length || (markersOf(events).length > 5 && isWhole(markersOf(events)))));
 	const markers = markersOf(found.events);
 	if (!found.gone.length) // what had been kept, and nothing between is missing
 		assert.deepEqual(markers, count(markers.length));
-	assert.ok(markers.length < 500);
+	assert.equal(kindCount(found, "turn_completed"), 0, "it was in mid-turn");
 	assert.equal(prompts(found), 1, "no prompt is run again by the next start");
 	assertOnce(found);
 	await agent.stop();
@@ -167,37 +173,42 @@ test("a relay that lies: in the end all is there, once, and nothing that was not
 	const lane = await laneOf(observer);
 	assert.equal((await prompt(observer, lane, "markers 200 20")).status, 202);
 	assert.equal((await prompt(observer, lane, "say last")).status, 202);
-	const found = await untilExport(home, (all) =>
-		markersOf(all.events).length === 200 && kindCount(all, "turn_completed") === 2);
+	let turns = 2, found;
+	for (;;) {
+		found = await untilExport(home, (all) =>
+			markersOf(all.events).length === 200 && kindCount(all, "turn_completed") === turns);
+		// On a machine that is busy there are fewer frames, of which chance may have left some alone.
+		if (kindCount(found, "turn_completed") !== turns || Object.values(relay.counts).every((times) => times > 0))
+			break;
+		assert.equal((await prompt(observer, lane, "say more")).status, 202);
+		turns++;
+	}
 	assert.deepEqual(markersOf(found.events), count(200));
-	assert.equal(kindCount(found, "turn_completed"), 2);
-	assert.equal(prompts(found), 2, "each prompt ran once");
+	assert.equal(kindCount(found, "turn_completed"), turns);
+	assert.equal(prompts(found), turns, "each prompt ran once");
 	assert.deepEqual(found.gone, []);
 	assertOnce(found);
 	await assertEqualsSaid(relay, home, found.events[0].agent);
-	for (const [what, times] of Object.entries(relay.counts))
-		assert.ok(times > 0, `${what}: ${JSON.stringify(relay.counts)}`);
 	await agent.stop();
 	await observer.end();
 	await relay.stop();
 	home.remove();
 });
 
-/** Whoever watched under that name is gone: the command's end does not wait for it. */
+/** Whoever watched under that name has been there, and is gone: the command waits neither for its start nor for its end. */
 async function released(lock) {
-	const holder = Number(readFileSync(lock, "utf8"));
-	await until(() => !existsSync(`/proc/${holder}`), `the end of ${holder}, which holds ${lock}`);
+	const holder = await until(() => existsSync(lock) && Number(readFileSync(lock, "utf8")), lock);
+	await until(() => !isAlive(holder), `the end of ${holder}, which holds ${lock}`);
 }
 
 test("a command whose owner was away for the whole run is there with the next one", async () => {
-	const home = makeHome(), relay = await startRelay();
+	const home = makeHome(), listen = ["--listen", `127.0.0.1:${await portToKeep()}`], relay = await startRelay(listen);
 	const runOnce = (script) => run(home, "run", "--relay", relay.url, "--name", "job", "--channel", "ci", "--", "sh", "-c", script);
 	const first = await runOnce("for i in 1 2 3; do echo line $i of the first; done; exit 3");
 	assert.equal(first.code, 3);
 	await released(join(home.dir, "run", "job.lock")); // else the second is job-2, another agent
-	const before = relay.port;
 	await relay.stop("SIGKILL"); // and with it all that a relay remembers
-	const again = await startRelay(["--listen", `127.0.0.1:${before}`]);
+	const again = await startRelay(listen);
 	const observer = await startObserver(again.url, home);
 	await observer.connected();
 	/* The second goes on until what the first wrote down is there. */
