@@ -13,14 +13,14 @@ test("a small load has a line for each arm by both ways, and their ratios", { ti
 		env: { ...process.env, PERCH_PROBE_REQUESTS: "10", PERCH_PROBE_MESSAGES: "1", PERCH_PROBE_RUNS: "2" },
 	});
 	assert.equal(status, 0, stderr);
-	const lines = stdout.trimEnd().split("\n").map((line) => JSON.parse(line)), ratios = lines.splice(-3);
+	const lines = stdout.trimEnd().split("\n").map((line) => JSON.parse(line)), ratios = lines.splice(-4);
 	assert.deepEqual(lines.map(({ arm }) => arm).sort(),
-		["large_h1", "large_h2", "small_h1", "small_h2", "stream_base", "stream_h1", "stream_h2"]);
+		["large_h1", "large_h2", "narrow_h1", "narrow_h2", "small_h1", "small_h2", "stream_base", "stream_h1", "stream_h2"]);
 	for (const line of lines)
 		assert.ok(line.probe === "broker" && line.runs === 2 && line.median_ns > 0 && line.p99_ns >= line.median_ns, stdout);
-	assert.deepEqual(ratios.map(({ arm }) => arm), ["small", "large", "stream"]);
-	for (const { two_to_one } of ratios.slice(0, 2)) assert.ok(two_to_one > 0, stdout);
+	assert.deepEqual(ratios.map(({ arm }) => arm), ["small", "large", "narrow", "stream"]);
+	for (const { two_to_one } of ratios.slice(0, 3)) assert.ok(two_to_one > 0, stdout);
 	// A message or two cost six pages less than the noise of the clock, now and then.
-	const { two_to_one } = ratios[2];
+	const { two_to_one } = ratios[3];
 	assert.ok(two_to_one === null || two_to_one > 0, stdout);
 });

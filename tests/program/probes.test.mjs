@@ -58,6 +58,15 @@ test("ten thousand events make thirty frames", () => {
 	assert.deepEqual([line.arm, line.events, line.frames], ["cached", 10000, 30]);
 });
 
+test("tls has sending beside the same through TLS, and sealing alone", () => {
+	const lines = figures("tls", { PERCH_PROBE_BYTES: "100000", PERCH_PROBE_RUNS: "2" });
+	assert.deepEqual(lines.map(({ arm }) => arm), ["plain", "tls_128", "tls_256", "seal_128", "seal_256"]);
+	for (const line of lines) {
+		assertTimed(line, 2);
+		assert.equal(line.bytes, 100_000);
+	}
+});
+
 test("seal has building and opening beside their primitives", () => {
 	const lines = figures("seal", { PERCH_PROBE_SIZES: "200,65000", PERCH_PROBE_RUNS: "2" });
 	assert.deepEqual(lines.map(({ arm, bytes }) => `${arm} ${bytes}`), [200, 65000].flatMap((bytes) =>
