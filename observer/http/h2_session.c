@@ -25,7 +25,7 @@
 #define STATUS_HEADER 1    /* before those of the answer */
 #define FRAME_HEAD_BYTES 9 /* RFC 9113, 4.1 */
 /* Of a body in one frame: with its head a record of TLS (RFC 8446, 5.1: 2^14 bytes). */
-#define PIECE_BYTES (16384 - FRAME_HEAD_BYTES)
+#define FRAME_BODY_BYTES (16384 - FRAME_HEAD_BYTES)
 
 /* What comes in is counted by these: each gains so much a second, up to a burst. */
 struct allowance {
@@ -202,7 +202,7 @@ static ssize_t read_body(nghttp2_session *nghttp2, int32_t id, uint8_t *out, siz
 		return NGHTTP2_ERR_DEFERRED;
 	if (session->out->len >= session->enough)
 		return NGHTTP2_ERR_PAUSE;
-	now = now < PIECE_BYTES ? now : PIECE_BYTES;
+	now = now < FRAME_BODY_BYTES ? now : FRAME_BODY_BYTES;
 	if (now)
 		*flags |= NGHTTP2_DATA_FLAG_NO_COPY;
 	if (now == left && !stream->base.streaming)
