@@ -53,6 +53,14 @@ export function toggleUtc() {
 	localStorage.setItem("perch.utc", utc.value ? "1" : "0");
 }
 
+/* So many milliseconds the times that are shown are ahead of UTC. */
+export const zoneMs = (ms: number) =>
+	utc.value ? 0 : -60_000 * new Date(ms).getTimezoneOffset();
+export const dayStart = (ms: number) =>
+	utc.value ? ms - (ms % 86_400_000) : new Date(ms).setHours(0, 0, 0, 0);
+/* 2026-12-01. */
+export const isoDay = (ms: number) => new Date(ms + zoneMs(ms)).toISOString().slice(0, 10);
+
 const format = computed(
 	() =>
 		new Intl.DateTimeFormat("en-GB", {

@@ -3,7 +3,7 @@
 import { batch, computed, signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
-import { clockTime } from "./clock";
+import { clockTime, dayStart, isoDay } from "./clock";
 import type { FlameProps } from "./flame";
 import { exact } from "./plain";
 import { alignedTable, columnsOf, csv, linesOf, type Order, rowName, type Line } from "./report_rows";
@@ -126,7 +126,7 @@ function rangeNow(): Range {
 	const now = brokerNow();
 	if (spanKind.value === "hour") return { from: Math.floor(now - HOUR_MS), to: null };
 	if (spanKind.value === "today")
-		return { from: new Date(now).setHours(0, 0, 0, 0), to: null };
+		return { from: dayStart(now), to: null };
 	return spanKind.value === "fixed" ? fixed.value : { from: null, to: null };
 }
 
@@ -317,7 +317,7 @@ function rangeWords(report: Report | undefined): string {
 	if (!report) return "";
 	const far = report.to - report.from > 24 * HOUR_MS;
 	const at = (ms: number) =>
-		far ? `${new Date(ms).toLocaleDateString("en-CA")} ${clockTime(ms)}` : clockTime(ms);
+		far ? `${isoDay(ms)} ${clockTime(ms)}` : clockTime(ms);
 	return `${at(report.from)} – ${at(Math.min(report.to, report.now))}`;
 }
 

@@ -1,7 +1,7 @@
 /* Draws the timeline. Cost follows the lanes in sight and the columns, not the spans: what is
  * narrower than a column is in the strip alone. */
 
-import { clockTime, dayOf, stretchWords } from "./clock";
+import { clockTime, dayOf, isoDay, stretchWords, zoneMs } from "./clock";
 import {
 	ALLOWED,
 	type Block,
@@ -141,13 +141,14 @@ const STEPS = [
 ];
 /* Ticks at least so far apart that their words fit. */
 const tickMs = (perPixel: number) => STEPS.find((step) => step >= 110 * perPixel) ?? STEPS.at(-1)!;
-const tickStart = (step: number, from: number) => {
-	/* Hours and days begin where the reader's do. */
-	const zone = new Date(from).getTimezoneOffset() * 60_000;
-	return Math.ceil((from - zone) / step) * step + zone;
-};
+/* Hours and days begin where those that are shown do, also when clocks were changed meanwhile. */
+function* ticks({ from, to }: Stretch, step: number): Generator<number> {
+	const zone = zoneMs(from);
+	for (let at = Math.ceil((from + zone) / step) * step; at - zone < to; at += step)
+		yield at - (step > 36e5 ? zoneMs(at - zone) : zone);
+}
 function tickWords(t: number, step: number): string {
-	if (step >= 864e5) return new Date(t).toLocaleDateString("en-CA");
+	if (step >= 864e5) return isoDay(t);
 	const words = clockTime(t);
 	if (step >= 6e4 && words === "00:00:00") return dayOf(t);
 	if (step < 1000) return `${words}.${String(Math.floor(t % 1000)).padStart(3, "0")}`;
@@ -554,8 +555,7 @@ export function drawLanes(canvas: HTMLCanvasElement, inks: Inks, scene: Scene, w
 	const step = tickMs(perPixel);
 
 	g.fillStyle = inks.of("line");
-	for (let t = tickStart(step, view.from); t < view.to; t += step)
-		g.fillRect(Math.round(x(t)), 0, 1, height);
+	for (const t of ticks(view, step)) g.fillRect(Math.round(x(t)), 0, 1, height);
 
 	const { pinned } = scene;
 	if (answer) {
@@ -705,7 +705,7 @@ export function drawRuler(canvas: HTMLCanvasElement, inks: Inks, scene: Scene, w
 	for (const [a, b] of shown) g.fillRect(a, OVERVIEW + 1, b - a, 25);
 	const step = tickMs(perPixel);
 	g.fillStyle = inks.of("ink-3");
-	for (let t = tickStart(step, view.from); t < view.to; t += step) {
+	for (const t of ticks(view, step)) {
 		const at = x(t);
 		g.fillRect(Math.round(at), 42, 1, 8);
 		/* A range has its own words. */
