@@ -115,6 +115,34 @@ test("fleet, transcript, timeline, report and search are shown from the file alo
 	await closeClean(page);
 });
 
+test("of a part of its time it says that it has no report, and why", { timeout: 300_000 }, async () => {
+	const page = await openReplay("#/timeline");
+	await page.waitForSelector(".lanes canvas", { state: "attached" });
+	await becomes(page, () => window.__perch.timeline.spans().length > 0);
+	const { x, y, width } = await page.locator(".ruler canvas").boundingBox();
+	await page.mouse.move(x + width * 0.4, y + 38);
+	await page.mouse.down();
+	await page.mouse.move(x + width * 0.5, y + 38);
+	await page.mouse.move(x + width * 0.6, y + 38);
+	await page.mouse.up();
+	const why = /No report of it: a replay has the report of all of its time and agents; one of a part is in a replay that was exported with --from and --to, or --agent\./;
+	await hasText(page, ".strip", why);
+	assert.equal(await page.locator(".strip a, .strip table").count(), 0);
+	await page.keyboard.press("Escape");
+	await page.waitForSelector(".strip", { state: "detached" });
+
+	await page.getByRole("link", { name: "Report", exact: true }).click();
+	await page.waitForSelector(".report tbody tr");
+	await page.getByRole("combobox", { name: "Agents" }).selectOption({ index: 1 });
+	await hasText(page, ".report [role=alert]", /No report: a replay has the report of all of its time and agents/);
+	/* Nor does one of something else stand there. */
+	assert.equal(await page.locator(".report tbody tr, .went").count(), 0);
+	await page.getByRole("combobox", { name: "Agents" }).selectOption({ index: 0 });
+	await page.waitForSelector(".report tbody tr");
+	assert.equal(await page.locator(".report [role=alert]").count(), 0);
+	await closeClean(page);
+});
+
 test("it is marked as a replay, and there is nothing to control", { timeout: 300_000 }, async () => {
 	const page = await openReplay(`#/lane/${lane}`);
 	await hasText(page, ".entry", "A message of the replay.");

@@ -208,7 +208,9 @@ function report(data: Data, query: URLSearchParams): unknown {
 	const covers =
 		(from === null || Number(from) <= data.from) && (to === null || Number(to) >= data.to);
 	if (!covers || query.get("lanes") || query.get("ranges"))
-		throw new Error("a replay has the report of all of its time, of nothing less");
+		throw new Error(
+			"a replay has the report of all of its time and agents; one of a part is in a replay that was exported with --from and --to, or --agent",
+		);
 	return data.reports[query.get("view") ?? "flat"];
 }
 

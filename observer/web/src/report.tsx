@@ -143,8 +143,11 @@ const said = signal("");
 
 const asker = new Asker<Answer>((error) => {
 	failed.value = `No report: ${error.message}.`;
+	/* What is there is the answer to another question. */
+	if (anew) answer.value = null;
 	later();
 });
+let anew = true;
 let timer = 0;
 let shown = false;
 let lastText = "";
@@ -176,6 +179,7 @@ function ask() {
 			/* The past is asked for again until the archive has been read. */
 			settled = spanKind.value === "fixed" && fixed.value.to !== null && text === lastText;
 			lastText = text;
+			anew = false;
 			batch(() => {
 				answer.value = found;
 				failed.value = "";
@@ -231,7 +235,11 @@ function askFor(what: () => void) {
 		current.value = -1;
 		most.value = ROWS;
 	});
+	askAnew();
+}
+function askAnew() {
 	settled = false;
+	anew = true;
 	lastText = "";
 	ask();
 }
@@ -686,9 +694,7 @@ function Tabs() {
 export function ReportScreen({ query }: { query: string }) {
 	useLayoutEffect(() => {
 		readQuery(query);
-		settled = false;
-		lastText = "";
-		ask();
+		askAnew();
 	}, [query]);
 	useLayoutEffect(() => {
 		shown = true;
@@ -743,7 +749,7 @@ export function ReportScreen({ query }: { query: string }) {
 				role="tabpanel"
 				tabIndex={0}
 				aria-labelledby={`tab-${view.value}`}
-				aria-busy={found?.view !== view.value}
+				aria-busy={!failed.value && found?.view !== view.value}
 			>
 				{found?.view === view.value ? <Panel report={found.report} before={found.before} /> : null}
 			</div>

@@ -481,6 +481,7 @@ function Table() {
 function Strip() {
 	const ranges = model.ranges.value;
 	const report = model.rangeReport.value;
+	const failed = model.rangeFailed.value;
 	if (!ranges.length) return null;
 	const several = ranges.length > 1;
 	const all = report ? whole(report.total) : 0;
@@ -494,16 +495,23 @@ function Strip() {
 					<span class="quiet desk">
 						{report ? `${plural(busy, "busy lane")}, ${sum(all)} in all` : ""}
 					</span>
-					<a class="link" href={`#/report?${rangeQuery(ranges, model.only())}`}>
-						{several ? (
-							<>
-								Report<span class="desk"> of these ranges</span>
-							</>
-						) : (
-							"Report of this range"
-						)}
-					</a>
+					{failed ? null : (
+						<a class="link" href={`#/report?${rangeQuery(ranges, model.only())}`}>
+							{several ? (
+								<>
+									Report<span class="desk"> of these ranges</span>
+								</>
+							) : (
+								"Report of this range"
+							)}
+						</a>
+					)}
 				</p>
+				{failed ? (
+					<p class="quiet" role="status">
+						{failed}
+					</p>
+				) : null}
 				{report ? (
 					<>
 						<TimeBar times={report.total} />

@@ -39,6 +39,8 @@ export const hover = signal<Picked | null>(null);
 export const like = signal<string | null>(null);
 export const failed = signal("");
 export const rangeReport = signal<Report | null>(null);
+/* Why there is none. */
+export const rangeFailed = signal("");
 export const size = signal({ width: 0, height: 0 });
 /* A block for each lane that was ever here; where it lies is written into it. */
 const known = new Map<string, Block>();
@@ -195,8 +197,9 @@ export function start() {
 
 /* --- The report of the range --- */
 
-const strip = new Asker<Report>(() => {
+const strip = new Asker<Report>((error) => {
 	rangeReport.value = null;
+	rangeFailed.value = `No report of it: ${error.message}.`;
 }, true);
 
 export function setRanges(next: readonly Stretch[]) {
@@ -206,12 +209,15 @@ export function setRanges(next: readonly Stretch[]) {
 		strip.ask(
 			() => askReport("flat", rangeOf(now), only()),
 			(found) => {
-				if (ranges.value.length) rangeReport.value = found;
+				if (!ranges.value.length) return;
+				rangeReport.value = found;
+				rangeFailed.value = "";
 			},
 		);
 	else {
 		strip.forget();
 		rangeReport.value = null;
+		rangeFailed.value = "";
 	}
 	keep();
 }
