@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { pageAssets } from "./support/fake-broker.mjs";
 import { becomes, drawn, hasText, pageTests, saysAfter } from "./support/page.mjs";
 import { agent, lane, lanes } from "./support/scene.mjs";
 
@@ -119,6 +120,34 @@ scene(
 		assert.equal(await focused(), lanes.gemini.id);
 	},
 );
+
+scene("a screen that came before it was asked for is shown", async ({ broker, browser }) => {
+	const page = await browser.tab();
+	/* No frame and no timer until they are let go, as where there is no time to draw. */
+	await page.addInitScript(() => {
+		const held = [];
+		const real = { requestAnimationFrame, setTimeout };
+		for (const [name, make] of Object.entries(real))
+			window[name] = (...args) => {
+				held.push(() => make(...args));
+				return 0;
+			};
+		window.letGo = () => {
+			Object.assign(window, real);
+			for (const go of held) go();
+		};
+	});
+	await page.goto(`${broker.url}/lane/${lanes.claude.id}`);
+	/* It is fetched ahead, whatever is shown. */
+	const path = [...pageAssets().keys()].find((it) => it.startsWith("/agent-"));
+	await broker.until(() => broker.requests.includes(`GET ${path}`));
+	await page.evaluate((it) => import(it), path);
+	assert.equal(await page.locator(".transcript").count(), 0);
+	await page.evaluate(() => window.letGo());
+	await page.waitForSelector(".transcript");
+	assert.deepEqual(page.errors, []);
+	await page.close();
+});
 
 scene("what was seen days ago has its day", async ({ broker, open }) => {
 	const seenMs = Date.now() - 3 * 86_400_000;

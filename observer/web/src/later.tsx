@@ -52,7 +52,8 @@ export function Later({ screen, query }: { screen: LaterScreen; query: string })
 	const { title } = SCREENS[screen];
 	const Loaded = here.get(screen);
 	useEffect(() => {
-		if (!here.has(screen))
+		/* As it was drawn: loadNext() may have got it since, and tells nobody. */
+		if (!Loaded)
 			load(screen).then(
 				() => setLoaded(true),
 				() => setFailed((times) => times + 1),

@@ -626,8 +626,10 @@ let flame: ComponentType<FlameProps> | null = null;
 function FlameLater(props: FlameProps) {
 	const [failed, setFailed] = useState(false);
 	const [, setLoaded] = useState(false);
+	const Flame = flame;
 	useEffect(() => {
-		if (!flame)
+		/* As it was drawn: another drawing of it may have got it since. */
+		if (!Flame)
 			import("./flame").then(
 				(module) => {
 					flame = module.Flame;
@@ -636,10 +638,7 @@ function FlameLater(props: FlameProps) {
 				() => setFailed(true),
 			);
 	}, []);
-	if (flame) {
-		const Flame = flame;
-		return <Flame {...props} />;
-	}
+	if (Flame) return <Flame {...props} />;
 	return failed ? (
 		<p class="warning" role="alert">
 			This view did not come: the broker is gone, or newer than this page. Load the page again.

@@ -216,7 +216,8 @@ export class FakeBroker {
 				"Referrer-Policy": "no-referrer",
 				"Cross-Origin-Opener-Policy": "same-origin",
 			});
-			return response.end(asset.bytes);
+			response.end(asset.bytes);
+			return this.#happened();
 		}
 		if (request.headers.authorization !== `Bearer ${this.token}`)
 			return json(401, { error: "this token is not valid" });
