@@ -64,6 +64,14 @@ scene("an output is shown whole on demand, page by page, in its colours, and cop
 	assert.equal(asked.length, 1, "asked once");
 });
 
+scene("what the harness left out of it is not said to be there", async (tools) => {
+	const page = await openOutput(tools);
+	tools.broker.part = () => ({ text: "begin\n…[elided 81920 bytes]…\nend\n", elided: 81_920 });
+	await press(page, "Show all");
+	await hasText(page, ".panel-foot", "Lines 1–3 of 3 · 82 KB left out by the harness: too long to be sent");
+	assert.deepEqual(await shown(page), ["begin", "…[elided 81920 bytes]…", "end"]);
+});
+
 scene("why it is not shown whole is a sentence", async (tools) => {
 	const page = await openOutput(tools);
 	await press(page, "Show all");

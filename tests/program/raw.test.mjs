@@ -145,6 +145,31 @@ test("an output is read whole, of its content or of what the call gave raw", asy
 	await agent.close();
 });
 
+test("what a harness left out of an output is told with it", async () => {
+	const { agent, channel, lane } = await hello();
+	const output = (text) => ({ jsonrpc: "2.0", method: "session/update", params: { sessionId: "s1", update: {
+		sessionUpdate: "tool_call", toolCallId: "c1", title: "Run", kind: "execute", status: "completed", rawInput: { command: "make" },
+		content: [{ type: "content", content: { type: "text", text } }],
+	} } });
+	const own = "an …[elided 7 bytes]… of the agent's own";
+	const cases = [
+		[`${"begin ".repeat(500)}…[elided 81920 bytes]…${"end ".repeat(750)}`, 82000, 81920],
+		// Two leaves that were joined; words that only look so; more than was left out at all.
+		["a…[elided 10 bytes]…b…[elided 20 bytes]…c…[elided x bytes]……[elided 5", 40, 30],
+		["…[elided 99999999999999999999 bytes]…", 5, 5],
+		["nothing of this one", 812, undefined],
+		[own, undefined, undefined],
+	];
+	for (const [text, trimmed, elided] of cases) {
+		const event = agent.event("acp_read", output(text), { channel, turn: `t${agent.seq}` });
+		await agent.send(trimmed ? { ...event, trimmed } : event);
+		const row = await page.row((at) => at.lane === lane && at.partsAt === `${agent.epoch}/${String(event.seq).padStart(16, "0")}`);
+		const answer = await observer.get(`/api/part?${new URLSearchParams({ agent: agent.id, at: row.partsAt, side: "text", part: 0 })}`);
+		assert.deepEqual(answer.json(), elided ? { text, elided } : { text });
+	}
+	await agent.close();
+});
+
 test("a line that was cut says so and is fetched by its place", async () => {
 	const { agent, channel, lane } = await hello();
 	const whole = agent.event("acp_read", chunk("long ".repeat(100)), { channel, turn: "t1" });

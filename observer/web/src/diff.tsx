@@ -6,6 +6,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { getJson } from "./api";
 import { DiffTable, type DiffLine, marked, readHunk } from "./parts";
 import type { DiffPart } from "./types";
+import { bytes } from "./words";
 
 const PAGE = 500;
 /* Two columns of code want that much; with less than the other nobody reads them. */
@@ -127,9 +128,9 @@ export function Diff({
 	};
 	const copy = async () => {
 		try {
-			const { text } = await ask<{ text: string }>({ side: "new" });
+			const { text, elided } = await ask<{ text: string; elided?: number }>({ side: "new" });
 			await navigator.clipboard.writeText(text);
-			setSaid("Copied");
+			setSaid(elided ? `Copied, but for ${bytes(elided)} that the harness left out` : "Copied");
 		} catch (error) {
 			setSaid(`Not copied: ${(error as Error).message}.`);
 		}

@@ -24,13 +24,16 @@ export function Output({
 	const [lines, setLines] = useState<string[] | null>(null);
 	const [from, setFrom] = useState(0);
 	const [said, setSaid] = useState("");
+	/* Bytes that are not here either: the harness left them out. */
+	const [elided, setElided] = useState(0);
 	const show = async () => {
 		setSaid("Asking for it");
 		try {
-			const { text } = await getJson<{ text: string }>(
+			const { text, elided } = await getJson<{ text: string; elided?: number }>(
 				`/api/part?${new URLSearchParams({ agent, at: at!, part: String(index), side: "text" })}`,
 			);
 			setLines(text.replace(/\n$/, "").split("\n"));
+			setElided(elided ?? 0);
 			setSaid("");
 		} catch (error) {
 			setSaid(`${(error as Error).message}.`);
@@ -55,6 +58,13 @@ export function Output({
 					<span>
 						Lines {(from + 1).toLocaleString("en")}–{end.toLocaleString("en")} of{" "}
 						{lines.length.toLocaleString("en")}
+						{elided ? (
+							<b>
+								{" "}
+								· {bytes(elided)} left out by the harness: too long to be
+								sent
+							</b>
+						) : null}
 					</span>
 					<span role="status">{said}</span>
 					{lines.length > PAGE ? (
