@@ -217,15 +217,15 @@ test("a silent turn ends by the idle deadline, and says so", () => withHarness(a
 test("an agent without a word for long is silent, and goes on with the next one", () => withHarness(async (harness) => {
 	const file = join(harness.work, "go-on");
 	await harness.prompt(`say going\nawait ${file}\nsay back`);
-	const { payload, channelId } = await harness.event("agent_stalled");
-	assert.deepEqual([payload.reason, payload.slot, channelId], ["silent", 0, harness.channel]);
+	const isSilent = ({ reason }) => reason === "silent";
+	const { payload, channelId } = await harness.event("agent_stalled", isSilent);
+	assert.deepEqual([payload.slot, channelId], [0, harness.channel]);
 	assert.ok(payload.sinceMs >= 10000, String(payload.sinceMs));
 	writeFileSync(file, "");
-	const resumed = await harness.event("agent_resumed");
-	assert.equal(resumed.payload.reason, "silent");
+	const resumed = await harness.event("agent_resumed", isSilent);
 	assert.ok(resumed.payload.sinceMs >= payload.sinceMs);
 	assert.deepEqual([(await harness.completed()).stopReason, harness.said()], ["end_turn", "goingback"]);
-	assert.equal(harness.ofKind("agent_stalled").length, 1);
+	assert.equal(harness.ofKind("agent_stalled").filter((event) => isSilent(event.payload)).length, 1);
 }, ["--idle-timeout", "20"]));
 
 test("no chatter keeps a turn alive beyond its hard cap", () => withHarness(async (harness) => {

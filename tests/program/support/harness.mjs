@@ -130,7 +130,7 @@ export class SmallRelay {
 
 	/** Until all is read that a client which has ended had sent: its end may be seen before its last words. */
 	async heardOut(pub) {
-		await Promise.all([...this.sockets.clients].filter(({ authenticated }) => authenticated === pub)
+		await Promise.all([...this.sockets.clients].filter(({ authenticated }) => pub && authenticated === pub)
 			.map((socket) => new Promise((resolve) => socket.once("close", resolve))));
 	}
 
