@@ -10,6 +10,7 @@
 #include "observer/pos.h"
 #include "observer/raw.h"
 #include "observer/search_query.h"
+#include "observer/values.h"
 #include "wire/base/err.h"
 #include "wire/base/slice.h"
 #include "wire/frame/gone.h"
@@ -117,6 +118,7 @@ struct archive_row {
 struct archive_fold {
 	struct fold *fold;
 	struct buf tag; /* model_segment_tag() */
+	struct pos end; /* before which its events are */
 	bool is_turn;
 };
 
@@ -128,7 +130,8 @@ struct archive_answer {
 	bool more;
 	struct archive_fold *folds; /* the newest first */
 	size_t fold_count;
-	struct pos low; /* what is before it was not looked at */
+	struct values values; /* what they counted: a lane for each tag */
+	struct pos low;       /* what is before it was not looked at */
 	char *text; /* the event, the lines, or what was found, as JSON; of rows, members
 		     * that name their lane: archive_write_names() */
 	size_t text_len;

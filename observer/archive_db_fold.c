@@ -5,7 +5,9 @@
 
 #include <sqlite3.h>
 
+#include "observer/facts.h"
 #include "observer/model.h"
+#include "observer/values.h"
 #include "wire/frame/observer_event.h"
 #include "wire/host/db.h"
 
@@ -118,11 +120,20 @@ void archive_newest_epoch(struct archive_db *db, int64_t agent, char out[17])
 	(void)sqlite3_reset(statement);
 }
 
-/* @pace NULL: all of them. */
+struct counter {
+	struct values *values;
+	struct value_lane *lane;
+	struct value_told told;
+	struct lane_facts facts;
+};
+
+/* @pace NULL: all of them. @counter NULL: nothing is counted. */
 static bool fold_events(struct archive_db *db, int64_t agent, struct slice channel,
 			const struct archive_group *group, struct fold *fold,
-			struct pos *from, struct search_pace *pace)
+			struct pos *from, struct search_pace *pace,
+			struct counter *counter)
 {
+	const struct facts facts = {.lane = counter ? &counter->facts : NULL};
 	struct pos range[2];
 	struct sqlite3_stmt *statement =
 		archive_group_events(db, agent, channel, group, from, range);
@@ -139,8 +150,13 @@ static bool fold_events(struct archive_db *db, int64_t agent, struct slice chann
 		from->seq = (uint64_t)sqlite3_column_int64(statement, 4) + 1;
 		if (archive_event_text(db, agent, statement, &text) &&
 		    observer_event_parse(text, &event, NULL) &&
-		    model_place(group->epoch, &event, &pos, &unix_ms))
-			fold_event(fold, &event, &pos, unix_ms, NULL);
+		    model_place(group->epoch, &event, &pos, &unix_ms)) {
+			fold_event(fold, &event, &pos, unix_ms, counter ? &facts : NULL);
+			if (counter)
+				model_tell_values(counter->values, counter->lane,
+						  &counter->told, &counter->facts, &event,
+						  unix_ms);
+		}
 		more = !pace || search_pace_take(pace, text.len);
 	}
 	(void)sqlite3_reset(statement);
@@ -149,12 +165,23 @@ static bool fold_events(struct archive_db *db, int64_t agent, struct slice chann
 
 struct fold *archive_derive(struct archive_db *db, int64_t agent, struct slice channel,
 			    const struct archive_group *group, struct slice tag,
-			    const char *newest_epoch)
+			    const char *newest_epoch, struct archive_tally *tally)
 {
 	struct fold *fold = fold_create(channel, tag, group->has_turn);
+	struct counter counter = {.told = {-1, -1}};
 	struct pos from = {"", 0};
 
-	(void)fold_events(db, agent, channel, group, fold, &from, NULL);
+	if (tally) {
+		counter.values = tally->values;
+		counter.lane = values_lane(tally->values, tag);
+		lane_facts_init(&counter.facts);
+	}
+	(void)fold_events(db, agent, channel, group, fold, &from, NULL,
+			  tally ? &counter : NULL);
+	if (tally) {
+		lane_facts_finish(&counter.facts);
+		tally->end = from;
+	}
 	if (*group->epoch && strcmp(group->epoch, newest_epoch) < 0)
 		fold_end_epoch(fold);
 	return fold;
@@ -172,7 +199,7 @@ bool archive_fold_events(struct archive_db *db, const struct search_segment *seg
 	group.turn.max = segment->turn.len + 1;
 	(void)buf_append(&group.turn, segment->turn);
 	whole = fold_events(db, segment->agent, segment->channel, &group, fold, from,
-			    pace);
+			    pace, NULL);
 	buf_finish(&group.turn);
 	archive_newest_epoch(db, segment->agent, newest);
 	if (whole && *segment->epoch && strcmp(segment->epoch, newest) < 0)

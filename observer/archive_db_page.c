@@ -62,7 +62,7 @@ static void page_derive(struct page *page, struct slice channel,
 	}
 	(void)map_put(&page->seen, buf_slice(&tag), page);
 	fold = archive_derive(page->db, page->agent, channel, group, buf_slice(&tag),
-			      page->newest_epoch);
+			      page->newest_epoch, NULL);
 	for (size_t i = 0; i < fold->row_count; i++)
 		page_add(page, fold->rows[i],
 			 group->has_turn ? buf_slice(&group->turn) : SLICE_EMPTY);
@@ -237,6 +237,7 @@ bool archive_db_folds(struct archive_db *db, const uint8_t *agent, struct slice 
 	size_t count;
 
 	map_init(&seen);
+	values_init(&out->values);
 	archive_newest_epoch(db, id, epoch);
 	out->low = *before;
 	count = scan_groups(db, id, channel, &out->low, groups);
@@ -244,6 +245,7 @@ bool archive_db_folds(struct archive_db *db, const uint8_t *agent, struct slice 
 	out->more = count == ARCHIVE_SCAN_EVENTS;
 	for (size_t i = 0; i < count; i++) {
 		struct archive_fold *fold = &out->folds[out->fold_count];
+		struct archive_tally tally = {.values = &out->values};
 
 		archive_group_tag(&groups[i], channel, &fold->tag);
 		if (map_put(&seen, buf_slice(&fold->tag), db) ||
@@ -253,7 +255,8 @@ bool archive_db_folds(struct archive_db *db, const uint8_t *agent, struct slice 
 		}
 		fold->is_turn = groups[i].has_turn;
 		fold->fold = archive_derive(db, id, channel, &groups[i],
-					    buf_slice(&fold->tag), epoch);
+					    buf_slice(&fold->tag), epoch, &tally);
+		fold->end = tally.end;
 		out->fold_count++;
 	}
 	for (size_t i = 0; i < count; i++)
@@ -350,6 +353,7 @@ void archive_db_answer_finish(struct archive_answer *answer)
 		fold_destroy(answer->folds[i].fold);
 		buf_finish(&answer->folds[i].tag);
 	}
+	values_finish(&answer->values);
 	free(answer->folds);
 	free(answer->rows);
 	free(answer->text);

@@ -120,10 +120,16 @@ void archive_group_tag(const struct archive_group *group, struct slice channel,
 bool archive_event_text(struct archive_db *db, int64_t agent, struct sqlite3_stmt *at,
 			struct slice *out);
 void archive_newest_epoch(struct archive_db *db, int64_t agent, char out[17]);
-/* Rows of a segment of @agent, whose newest epoch that is. The caller destroys them. */
+/* What else is known of a segment that was derived. */
+struct archive_tally {
+	struct values *values; /* gets a lane of that tag */
+	struct pos end;        /* before which its events are */
+};
+/* Rows of a segment of @agent, whose newest epoch that is. The caller destroys them.
+ * @tally: NULL: it is not asked for. */
 struct fold *archive_derive(struct archive_db *db, int64_t agent, struct slice channel,
 			    const struct archive_group *group, struct slice tag,
-			    const char *newest_epoch);
+			    const char *newest_epoch, struct archive_tally *tally);
 /* Folds the next events of a segment, as search_source.fold() does (search.h). */
 bool archive_fold_events(struct archive_db *db, const struct search_segment *segment,
 			 struct fold *fold, struct pos *from, struct search_pace *pace);

@@ -17,18 +17,21 @@ struct history_lane {
 struct history {
 	struct archive *archive;
 	struct spans *spans;
+	struct values *values;
 	struct history_lane *lanes;
 	size_t count, room;
 	bool wanted, asked; /* a question is with the archive, about lane @at */
 	size_t at;
 };
 
-struct history *history_create(struct archive *archive, struct spans *spans)
+struct history *history_create(struct archive *archive, struct spans *spans,
+			       struct values *values)
 {
 	struct history *history = mem_alloc(sizeof(*history));
 
 	history->archive = archive;
 	history->spans = spans;
+	history->values = values;
 	return history;
 }
 
@@ -87,6 +90,27 @@ static size_t newest(const struct history *history)
 	return found;
 }
 
+/* What a segment counted that was told neither by a start, which tells it whole, nor by
+ * an earlier slice: then some of it is not before this one. */
+static void add_values(struct history *history, const struct history_lane *lane,
+		       const struct archive_fold *fold, const struct values *told)
+{
+	const struct value_lane *part = values_find(told, buf_slice(&fold->tag));
+	struct buf id = {.max = 2 * KEY_BYTES + 1 + lane->channel.len};
+	struct value_lane *values;
+
+	if (!part || pos_compare(&fold->end, &lane->before) > 0)
+		return;
+	/* As struct span_lane has it. */
+	(void)buf_append_hex(&id, lane->agent, KEY_BYTES);
+	(void)buf_append_byte(&id, '/');
+	(void)buf_append(&id, buf_slice(&lane->channel));
+	values = values_lane(history->values, buf_slice(&id));
+	if (values)
+		values_add_older(history->values, values, part);
+	buf_finish(&id);
+}
+
 static void ask(struct history *history);
 
 static void on_folds(void *ctx, const struct archive_answer *answer)
@@ -102,8 +126,10 @@ static void on_folds(void *ctx, const struct archive_answer *answer)
 					     .tag = buf_slice(&fold->tag),
 					     .is_turn = fold->is_turn};
 
-		if (!fold_run_known(history->spans, lane->agent, &run))
+		if (!fold_run_known(history->spans, lane->agent, &run)) {
 			fold_run_put(history->spans, lane->agent, &run);
+			add_values(history, lane, fold, &answer->values);
+		}
 		text_set(&lane->newest, buf_slice(&fold->tag));
 	}
 	if (!answer->ok)

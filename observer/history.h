@@ -6,13 +6,15 @@
 
 #include "observer/archive.h"
 #include "observer/spans.h"
+#include "observer/values.h"
 
-/* Tells the spans what only the archive knows: lane by lane back in time, the newest
- * first, a slice at a time, from the first question on. */
+/* Tells spans and values what only the archive knows: lane by lane back in time, the
+ * newest first, a slice at a time, from the first question on. */
 struct history;
 
-struct history *history_create(struct archive *archive,
-			       struct spans *spans); /* borrowed */
+/* All are borrowed. */
+struct history *history_create(struct archive *archive, struct spans *spans,
+			       struct values *values);
 /* Asks nothing more. NULL is fine. */
 void history_stop(struct history *history);
 /* No answer of the archive may come any more. NULL is fine. */

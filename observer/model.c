@@ -183,7 +183,7 @@ struct lane *lane_ensure(struct model *model, struct agent *agent, struct slice 
 	lane_facts_init(&lane->facts);
 	lane_name(lane);
 	lane->values = values_of(model, lane);
-	lane->told_tokens = lane->told_cost = -1;
+	lane->told = (struct value_told){-1, -1};
 	lane->dirty = model->dirty = true;
 	(void)map_put(&agent->lanes, channel, lane);
 	return lane;
@@ -803,7 +803,7 @@ static void lane_forget(struct model *model, struct lane *lane)
 	lane_facts_forget(&lane->facts);
 	if (lane->values)
 		values_forget(&model->values, lane->values);
-	lane->told_tokens = lane->told_cost = -1;
+	lane->told = (struct value_told){-1, -1};
 	memset(lane->activity, 0, sizeof(lane->activity));
 	lane->last_ms = 0;
 	lane->spoke = false;

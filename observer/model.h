@@ -142,9 +142,19 @@ bool model_find_card(const struct model *model, struct slice id, struct model_ca
 
 /* ---- values ---- */
 
-/* What lanes count, as far as this model has seen their events: not what only the archive
- * knows. Lives as long as the model. */
-const struct values *model_values(const struct model *model);
+/* What lanes count, as far as this model has seen their events; what only the archive
+ * knows is for history.h to add. Lives as long as the model. */
+struct values *model_values(struct model *model);
+/* What a lane's values were told last; -1: not yet. */
+struct value_told {
+	int64_t tokens, cost;
+};
+struct value_lane;
+struct lane_facts;
+/* Tells them of an event, and what the lane's facts say after it. */
+void model_tell_values(struct values *values, struct value_lane *lane,
+		       struct value_told *told, const struct lane_facts *facts,
+		       const struct observer_event *event, int64_t unix_ms);
 
 /* ---- spans ---- */
 

@@ -60,8 +60,8 @@ struct lane {
 	struct agent *agent;
 	struct buf channel, name;
 	struct lane_facts facts;
-	struct value_lane *values;      /* of the model's; NULL: there are too many */
-	int64_t told_tokens, told_cost; /* to them; -1: not yet */
+	struct value_lane *values; /* of the model's; NULL: there are too many */
+	struct value_told told;    /* to them */
 	struct pos floor;
 	struct segment *current; /* newest turn, or NULL */
 	struct segment *newest;  /* newest of all, or NULL */

@@ -9,7 +9,7 @@
 
 #define COST_MAX 1e9 /* more is no cost */
 
-const struct values *model_values(const struct model *model)
+struct values *model_values(struct model *model)
 {
 	return &model->values;
 }
@@ -50,24 +50,29 @@ static int64_t tokens_of(const struct lane_facts *facts)
 	return facts->used >= 0 ? facts->used : facts->input;
 }
 
-static void tell(struct model *model, struct lane *lane, enum value_kind kind, int64_t t,
-		 int64_t level, int64_t *told)
+static void tell(struct values *values, struct value_lane *lane, enum value_kind kind,
+		 int64_t t, int64_t level, int64_t *told)
 {
 	if (level < 0 || level == *told)
 		return;
-	values_set(&model->values, lane->values, kind, t, (uint64_t)level);
+	values_set(values, lane, kind, t, (uint64_t)level);
 	*told = level;
+}
+
+void model_tell_values(struct values *values, struct value_lane *lane,
+		       struct value_told *told, const struct lane_facts *facts,
+		       const struct observer_event *event, int64_t unix_ms)
+{
+	if (!lane || unix_ms <= 0)
+		return;
+	values_count(values, lane, VALUE_BYTES, unix_ms, event->payload.len);
+	tell(values, lane, VALUE_TOKENS, unix_ms, tokens_of(facts), &told->tokens);
+	tell(values, lane, VALUE_COST, unix_ms, cost_of(&facts->cost), &told->cost);
 }
 
 void lane_values(struct model *model, struct lane *lane,
 		 const struct observer_event *event, int64_t unix_ms)
 {
-	if (!lane->values || unix_ms <= 0)
-		return;
-	values_count(&model->values, lane->values, VALUE_BYTES, unix_ms,
-		     event->payload.len);
-	tell(model, lane, VALUE_TOKENS, unix_ms, tokens_of(&lane->facts),
-	     &lane->told_tokens);
-	tell(model, lane, VALUE_COST, unix_ms, cost_of(&lane->facts.cost),
-	     &lane->told_cost);
+	model_tell_values(&model->values, lane->values, &lane->told, &lane->facts, event,
+			  unix_ms);
 }

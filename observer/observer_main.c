@@ -632,7 +632,8 @@ static bool open_archive(struct observer *observer, struct err *err)
 	options.why = refused.text;
 	observer->archive = archive_open(&options, err);
 	if (observer->archive)
-		observer->history = history_create(observer->archive, observer->spans);
+		observer->history = history_create(observer->archive, observer->spans,
+						   model_values(observer->model));
 	ok = observer->archive != NULL &&
 	     archive_load(observer->archive, &loader, observer, err) &&
 	     archive_start(observer->archive, observer->loop, &archive_events, observer,

@@ -400,19 +400,16 @@ static uint32_t write_spans(struct timeline *timeline, const struct span_lane *l
 
 #define VALUE_UNKNOWN UINT32_MAX
 
-static uint32_t value_of(const struct value_series *series, enum value_kind kind,
+static uint32_t value_of(const struct value_lane *lane, enum value_kind kind,
 			 int64_t from, int64_t to)
 {
-	const struct value_point *last = value_before(series, to);
-	const struct value_point *before;
-	uint64_t value;
+	uint64_t value, before;
 
-	if (!last)
+	if (!value_lane_before(lane, kind, to, &value))
 		return VALUE_UNKNOWN;
-	value = last->value;
 	if (kind == VALUE_BYTES) {
-		before = value_before(series, from);
-		value -= before ? before->value : 0;
+		if (value_lane_before(lane, kind, from, &before))
+			value -= before;
 		/* As many as would fit are not many seconds' worth of bytes. */
 		value = value < UINT64_MAX / 1000 ? value * 1000 / (uint64_t)(to - from)
 						  : VALUE_UNKNOWN - 1;
@@ -421,7 +418,7 @@ static uint32_t value_of(const struct value_series *series, enum value_kind kind
 }
 
 static uint32_t write_pieces(const struct timeline *timeline,
-			     const struct value_series *series, enum value_kind kind)
+			     const struct value_lane *lane, enum value_kind kind)
 {
 	const struct timeline_query *query = timeline->query;
 	uint32_t pieces = 0, columns = 0, value = 0;
@@ -435,7 +432,7 @@ static uint32_t write_pieces(const struct timeline *timeline,
 		const int64_t to = column_start(query, end);
 		/* Nothing is known of what is to come. */
 		const uint32_t next = from <= query->now && to > from
-					      ? value_of(series, kind, from, to)
+					      ? value_of(lane, kind, from, to)
 					      : VALUE_UNKNOWN;
 
 		if (columns && (next != value || columns == UINT16_MAX)) {
@@ -461,16 +458,15 @@ static uint32_t write_values(const struct timeline *timeline,
 	uint32_t count = 0;
 
 	for (size_t kind = 0; found && kind < VALUE_KINDS; kind++) {
-		const struct value_series *series = &found->series[kind];
 		size_t at;
 
-		if (!series->count || series->points[0].t >= timeline->query->to)
+		if (value_lane_first(found, (enum value_kind)kind) >= timeline->query->to)
 			continue;
 		put(timeline->out, kind, 4);
 		at = timeline->out->len;
 		put(timeline->out, 0, 4);
 		put_at(timeline->out, at,
-		       write_pieces(timeline, series, (enum value_kind)kind));
+		       write_pieces(timeline, found, (enum value_kind)kind));
 		count++;
 	}
 	return count;

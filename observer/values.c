@@ -21,8 +21,10 @@ void values_finish(struct values *values)
 	while ((entry = map_next(&values->lanes, entry)) != NULL) {
 		struct value_lane *lane = entry->value;
 
-		for (size_t kind = 0; kind < VALUE_KINDS; kind++)
+		for (size_t kind = 0; kind < VALUE_KINDS; kind++) {
 			free(lane->series[kind].points);
+			free(lane->older[kind].points);
+		}
 		free(lane);
 	}
 	map_finish(&values->lanes);
@@ -36,7 +38,8 @@ struct value_lane *values_lane(struct values *values, struct slice id)
 		return lane;
 	lane = mem_alloc(sizeof(*lane));
 	for (size_t kind = 0; kind < VALUE_KINDS; kind++)
-		lane->series[kind].grain_ms = VALUES_GRAIN_MS;
+		lane->series[kind].grain_ms = lane->older[kind].grain_ms =
+			VALUES_GRAIN_MS;
 	(void)map_put(&values->lanes, id, lane);
 	values->lane_count++;
 	return lane;
@@ -47,14 +50,18 @@ const struct value_lane *values_find(const struct values *values, struct slice i
 	return map_get(&values->lanes, id);
 }
 
+static void drop(struct values *values, struct value_series *series)
+{
+	values->bytes -= series->room * sizeof(*series->points);
+	free(series->points);
+	*series = (struct value_series){.grain_ms = VALUES_GRAIN_MS};
+}
+
 void values_forget(struct values *values, struct value_lane *lane)
 {
 	for (size_t kind = 0; kind < VALUE_KINDS; kind++) {
-		struct value_series *series = &lane->series[kind];
-
-		values->bytes -= series->room * sizeof(*series->points);
-		free(series->points);
-		*series = (struct value_series){.grain_ms = VALUES_GRAIN_MS};
+		drop(values, &lane->series[kind]);
+		drop(values, &lane->older[kind]);
 	}
 }
 
@@ -154,4 +161,81 @@ void values_set(struct values *values, struct value_lane *lane, enum value_kind 
 		newest->value = level;
 	else
 		insert(values, series, t, level);
+}
+
+/* Behind all that is there; within a grain it is of the point that began it. */
+static void push(struct value_series *series, int64_t t, uint64_t value)
+{
+	struct value_point *last = series->points + series->count;
+
+	if (series->count && t - last[-1].t < series->grain_ms)
+		last[-1].value = value;
+	else
+		series->points[series->count++] = (struct value_point){t, value};
+}
+
+/* Both in one, by time: sums are added up, of levels the later holds. */
+static void join(const struct value_series *a, const struct value_series *b,
+		 enum value_kind kind, struct value_series *out)
+{
+	uint64_t of_a = 0, of_b = 0;
+
+	for (size_t i = 0, k = 0; i < a->count || k < b->count;) {
+		const bool is_a = k == b->count ||
+				  (i < a->count && a->points[i].t <= b->points[k].t);
+		const struct value_point *next = is_a ? &a->points[i++] : &b->points[k++];
+
+		*(is_a ? &of_a : &of_b) = next->value;
+		push(out, next->t, kind == VALUE_BYTES ? of_a + of_b : next->value);
+	}
+}
+
+void values_add_older(struct values *values, struct value_lane *lane,
+		      const struct value_lane *part)
+{
+	for (size_t kind = 0; kind < VALUE_KINDS; kind++) {
+		struct value_series *older = &lane->older[kind];
+		const struct value_series *more = &part->series[kind];
+		struct value_series all = {.grain_ms = older->grain_ms > more->grain_ms
+							       ? older->grain_ms
+							       : more->grain_ms};
+
+		if (!more->count)
+			continue;
+		all.points = mem_array(older->count + more->count, sizeof(*all.points));
+		join(older, more, (enum value_kind)kind, &all);
+		drop(values, older);
+		while (all.count > VALUES_POINTS_MAX ||
+		       (all.count > ROOM_MIN &&
+			values->bytes + all.count * sizeof(*all.points) >
+				VALUES_BYTES_MAX))
+			halve(&all);
+		all.room = all.count;
+		all.points = mem_grow(all.points, all.room, sizeof(*all.points));
+		values->bytes += all.room * sizeof(*all.points);
+		*older = all;
+	}
+}
+
+bool value_lane_before(const struct value_lane *lane, enum value_kind kind, int64_t t,
+		       uint64_t *out)
+{
+	const struct value_point *new = value_before(&lane->series[kind], t);
+	const struct value_point *old = value_before(&lane->older[kind], t);
+
+	if (!new && !old)
+		return false;
+	if (kind == VALUE_BYTES)
+		*out = (new ? new->value : 0) + (old ? old->value : 0);
+	else
+		*out = new && (!old || new->t >= old->t) ? new->value : old->value;
+	return true;
+}
+
+int64_t value_lane_first(const struct value_lane *lane, enum value_kind kind)
+{
+	const struct value_series *new = &lane->series[kind], *old = &lane->older[kind];
+	const int64_t first = new->count ? new->points[0].t : INT64_MAX;
+
+	return old->count && old->points[0].t < first ? old->points[0].t : first;
 }

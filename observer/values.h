@@ -1,6 +1,7 @@
 #ifndef OBSERVER_VALUES_H
 #define OBSERVER_VALUES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,8 +34,10 @@ struct value_series {               /* fields may be read */
 	size_t count, room;
 	int64_t grain_ms;
 };
+/* What was before an observer began is in series of its own: so it makes what is now no
+ * coarser, however long that was. Either holds all that it was told, wherever in time. */
 struct value_lane {
-	struct value_series series[VALUE_KINDS];
+	struct value_series series[VALUE_KINDS], older[VALUE_KINDS];
 };
 struct values {
 	struct map lanes; /* id as in struct span_lane → value_lane */
@@ -55,7 +58,15 @@ void values_count(struct values *values, struct value_lane *lane, enum value_kin
 /* From @t on it is @level; what is older than the newest point is not told. */
 void values_set(struct values *values, struct value_lane *lane, enum value_kind kind,
 		int64_t t, uint64_t level);
+/* All that @part was told counts as older; each part once, in any order. */
+void values_add_older(struct values *values, struct value_lane *lane,
+		      const struct value_lane *part);
 /* The point that holds just before @t: the last one that is earlier. NULL: none. */
 const struct value_point *value_before(const struct value_series *series, int64_t t);
+/* What the lane has just before @t, of both. False: nothing was told of then. */
+bool value_lane_before(const struct value_lane *lane, enum value_kind kind, int64_t t,
+		       uint64_t *out);
+/* When the first of it is; INT64_MAX: there is nothing. */
+int64_t value_lane_first(const struct value_lane *lane, enum value_kind kind);
 
 #endif

@@ -202,14 +202,18 @@ test("a wait lies on the line of the call that it holds up", async () => {
 	await agent.close();
 });
 
+const usage = (agent, channel, turn, ms, used, amount) => ({
+	...agent.event("acp_read", update({
+		sessionUpdate: "usage_update", used, size: 200000, cost: { amount, currency: "USD" },
+	}), { channel, turn }),
+	monotonicMs: ms, timestamp: new Date(agent.started + ms).toISOString(),
+});
+
 test("the timeline has what a lane counts: bytes, tokens, cost", async () => {
 	const { agent, channel, lane } = await working();
 	const events = turn(agent, channel, "three", 1000);
-	const usage = { ...agent.event("acp_read", update({
-		sessionUpdate: "usage_update", used: 53000, size: 200000, cost: { amount: 0.045, currency: "USD" },
-	}), { channel, turn: "three" }), monotonicMs: 5000, timestamp: new Date(agent.started + 5000).toISOString() };
 	// Numbered after the turn, as it was told later.
-	await agent.send(agent.batch([...events, usage]));
+	await agent.send(agent.batch([...events, usage(agent, channel, "three", 5000, 53000, 0.045)]));
 	const [from, to] = [agent.started, agent.started + 40000];
 	const seen = await until(async () => {
 		const found = await timeline({ from, to, width: 160, lanes: lane });
@@ -229,15 +233,19 @@ test("the timeline has what a lane counts: bytes, tokens, cost", async () => {
 
 test("what only the archive knows is read once someone asks", async () => {
 	const { agent, channel, lane } = await working();
-	await agent.send(agent.batch(turn(agent, channel, "old", 1000)));
+	await agent.send(agent.batch([...turn(agent, channel, "old", 1000), usage(agent, channel, "old", 5000, 53000, 0.045)]));
 	// A start knows the newest 300 events of a lane.
 	for (let i = 0; i < 5; i++)
 		await agent.send(agent.batch(Array.from({ length: 80 }, (_, n) => ({
-			...agent.event("note", { text: `note ${i} ${n}` }, { channel }), monotonicMs: 20000,
+			...agent.event("note", { text: `note ${i} ${n}` }, { channel }),
+			monotonicMs: 20000, timestamp: new Date(agent.started + 20000).toISOString(),
 		}))));
 	await agent.send(agent.batch(turn(agent, channel, "new", 30000)));
 	const all = { from: agent.started, to: agent.started + 45000, lanes: lane };
 	await until(async () => (await report(all)).total.you === 2000);
+	const counted = async () => (await timeline({ ...all, width: 180 })).lanes[0].series;
+	const before = await counted();
+	assert.deepEqual(before.map(({ kind }) => kind), [0, 1, 2]);
 	await observer.end();
 	observer = await startObserver(relay.url, home);
 	const found = await until(async () => {
@@ -245,6 +253,8 @@ test("what only the archive knows is read once someone asks", async () => {
 		return now.total.you === 2000 && now;
 	});
 	assert.deepEqual(rowsOf(found)["make test"], [2, 6000, 4000]);
+	/* What it counted then is there as it was, each event once. */
+	assert.deepEqual(await counted(), before);
 	await agent.close();
 });
 

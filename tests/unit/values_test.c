@@ -123,6 +123,92 @@ START_TEST(more_lanes_than_there_is_room_for_are_left_out)
 }
 END_TEST
 
+/* Parts of 100 s each of a long past, in the order of @step: bytes every second, tokens
+ * once. */
+static void add_parts(struct values *values, struct value_lane *lane, size_t count,
+		      size_t step)
+{
+	for (size_t n = 0; n < count; n++) {
+		const int64_t begin = T0 + (int64_t)(n * step % count) * 100000;
+		struct values told;
+		struct value_lane *part;
+
+		values_init(&told);
+		part = values_lane(&told, SLICE("a segment"));
+		for (int64_t s = 0; s < 100; s++)
+			values_count(&told, part, VALUE_BYTES, begin + s * 1000, 3);
+		values_set(&told, part, VALUE_TOKENS, begin,
+			   (uint64_t)(begin - T0) / 1000);
+		values_add_older(values, lane, part);
+		values_finish(&told);
+	}
+}
+
+static uint64_t lane_at(const struct value_lane *lane, enum value_kind kind, int64_t t)
+{
+	uint64_t value = UINT64_MAX;
+
+	return value_lane_before(lane, kind, t, &value) ? value : UINT64_MAX;
+}
+
+START_TEST(what_is_older_is_added_in_any_order_beside_what_is_now)
+{
+	const int64_t end = T0 + 37 * 100000;
+	struct values values;
+	struct value_lane *lane;
+
+	values_init(&values);
+	lane = values_lane(&values, SLICE(ID));
+	ck_assert_int_eq(value_lane_first(lane, VALUE_BYTES), INT64_MAX);
+	values_count(&values, lane, VALUE_BYTES, end, 50);
+	values_set(&values, lane, VALUE_TOKENS, end + 5000, 7);
+	add_parts(&values, lane, 37, 11);
+	ck_assert_int_eq(value_lane_first(lane, VALUE_BYTES), T0);
+	for (int64_t s = 1; s <= 3700; s++)
+		ck_assert_uint_eq(lane_at(lane, VALUE_BYTES, T0 + s * 1000),
+				  (uint64_t)s * 3);
+	ck_assert_uint_eq(lane_at(lane, VALUE_BYTES, end + 1), 3700 * 3 + 50);
+	ck_assert_uint_eq(lane_at(lane, VALUE_BYTES, T0), UINT64_MAX);
+	ck_assert_uint_eq(lane_at(lane, VALUE_TOKENS, T0 + 250000), 200);
+	ck_assert_uint_eq(lane_at(lane, VALUE_TOKENS, end + 5000), 3600);
+	ck_assert_uint_eq(lane_at(lane, VALUE_TOKENS, end + 5001), 7);
+	values_forget(&values, lane);
+	ck_assert_uint_eq(values.bytes, 0);
+	ck_assert_int_eq(value_lane_first(lane, VALUE_TOKENS), INT64_MAX);
+	values_finish(&values);
+}
+END_TEST
+
+START_TEST(however_much_is_older_it_is_bounded_and_what_is_now_stays_fine)
+{
+	const size_t parts = 3 * VALUES_POINTS_MAX / 100;
+	const struct value_series *older;
+	struct values values;
+	struct value_lane *lane;
+	int64_t grain_s;
+
+	values_init(&values);
+	lane = values_lane(&values, SLICE(ID));
+	values_count(&values, lane, VALUE_BYTES, T0 + INT64_C(1000000000), 50);
+	add_parts(&values, lane, parts, 7);
+	older = &lane->older[VALUE_BYTES];
+	ck_assert_uint_le(older->count, VALUES_POINTS_MAX);
+	ck_assert_uint_ge(older->count, VALUES_POINTS_MAX / 4);
+	ck_assert_int_eq(lane->series[VALUE_BYTES].grain_ms, VALUES_GRAIN_MS);
+	grain_s = older->grain_ms / 1000;
+	for (int64_t s = 2 * grain_s; s < (int64_t)parts * 100; s += 97) {
+		const uint64_t is = lane_at(lane, VALUE_BYTES, T0 + s * 1000);
+
+		if (is > (uint64_t)(s + grain_s) * 3 ||
+		    is < (uint64_t)(s - 2 * grain_s) * 3)
+			ck_abort_msg("%d s: %d, grain %d s", (int)s, (int)is,
+				     (int)grain_s);
+	}
+	ck_assert_uint_eq(lane_at(lane, VALUE_BYTES, INT64_MAX), parts * 300 + 50);
+	values_finish(&values);
+}
+END_TEST
+
 static uint32_t read_u32(const char *at)
 {
 	const unsigned char *byte = (const unsigned char *)at;
@@ -205,6 +291,9 @@ int main(void)
 	tcase_add_test(tcase, a_level_holds_until_the_next_and_an_old_one_is_not_told);
 	tcase_add_test(tcase, a_full_series_gets_coarser_and_keeps_its_sum);
 	tcase_add_test(tcase, more_lanes_than_there_is_room_for_are_left_out);
+	tcase_add_test(tcase, what_is_older_is_added_in_any_order_beside_what_is_now);
+	tcase_add_test(tcase,
+		       however_much_is_older_it_is_bounded_and_what_is_now_stays_fine);
 	tcase_add_test(tcase, the_timeline_has_a_value_for_every_four_columns);
 	suite_add_tcase(suite, tcase);
 	return test_run(suite);
