@@ -228,6 +228,41 @@ shows("a click zooms in, one on the root or Esc out, and the address keeps it", 
 	assert.equal(await param(page, "zoom"), null);
 });
 
+shows("back undoes a zoom, and forward does it again", async (tools) => {
+	const page = await openFlame(tools);
+	const zoom = () => param(page, "zoom");
+	const entries = () => page.evaluate(() => history.length);
+	const before = await entries();
+	await frame(page, "make").click();
+	await frame(page, "Read").waitFor({ state: "detached" });
+	/* The root of what is shown is no step. */
+	await frame(page, "Turn").click();
+	await frame(page, "Read").waitFor();
+	assert.equal(await entries(), before + 2);
+	await page.goBack();
+	await frame(page, "Read").waitFor({ state: "detached" });
+	assert.match(await zoom(), /\/tool make$/);
+	await page.goBack();
+	await frame(page, "vitest").waitFor();
+	assert.equal(await zoom(), null);
+	assert.equal(await param(page, "view"), "flame");
+	await page.goForward();
+	await frame(page, "Read").waitFor({ state: "detached" });
+	await frame(page, "make").waitFor();
+	/* Esc is a step as well. */
+	await page.keyboard.press("Escape");
+	await frame(page, "vitest").waitFor();
+	await page.goBack();
+	await frame(page, "Read").waitFor({ state: "detached" });
+	/* From elsewhere it leads to where it was. */
+	await page.getByRole("link", { name: "Fleet", exact: true }).click();
+	await page.waitForSelector(".fleet-row");
+	await page.goBack();
+	await frame(page, "make").waitFor();
+	assert.equal(await frame(page, "Read").count(), 0);
+	assert.match(await zoom(), /\/tool make$/);
+});
+
 shows("the keyboard reaches every frame: Tab, arrows, Enter, Esc", async (tools) => {
 	const page = await openFlame(tools);
 	await page.getByRole("tab", { name: "Flame" }).focus();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { becomes, hasText, pageTests } from "./support/page.mjs";
+import { becomes, comesTo, hasText, pageTests } from "./support/page.mjs";
 import { lanes } from "./support/scene.mjs";
 
 const scene = pageTests();
@@ -126,4 +126,35 @@ scene("axe finds nothing in the palettes, wide and on a phone, where a button op
 			await page.keyboard.press("Escape");
 			await gone(page);
 		}
+});
+
+scene("what J and K move on the timeline and in a report is among the commands", async ({ open }) => {
+	const page = await open("/timeline");
+	await page.waitForSelector(".lanes li");
+	const say = async (words, command) => {
+		await page.keyboard.press("Control+Shift+P");
+		await field(page, "Find a command").waitFor();
+		await page.keyboard.type(words);
+		await hasText(page, ".palette [aria-selected=true]", command);
+		await page.keyboard.press("Enter");
+		await gone(page);
+	};
+	const lane = (page) =>
+		page.evaluate(() => [...document.querySelectorAll(".lanes li")].indexOf(document.activeElement.closest(".lanes li")));
+	await say("next lane", "Next lane");
+	await comesTo(page, lane, 0);
+	await say("next lane", "Next lane");
+	await comesTo(page, lane, 1);
+	await say("lane before", "Lane before");
+	await comesTo(page, lane, 0);
+	await page.getByRole("link", { name: "Report", exact: true }).click();
+	await page.waitForSelector(".report tbody tr");
+	const row = (page) =>
+		page.evaluate(() => [...document.querySelectorAll(".report tbody tr")].findIndex((it) => it.hasAttribute("data-current")));
+	await say("next row", "Next row");
+	await comesTo(page, row, 0);
+	await say("next row", "Next row");
+	await comesTo(page, row, 1);
+	await say("row before", "Row before");
+	await comesTo(page, row, 0);
 });

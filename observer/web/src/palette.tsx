@@ -51,6 +51,8 @@ const KEYS: Partial<Record<Where, Pressed[]>> = {
 		["Make the span the range", "r", ["R"]],
 		["Clear range, selection and marks", "Escape", ["Esc"]],
 		["Filter lanes", "/", ["/"]],
+		["Next lane", "j", ["J"]],
+		["Lane before", "k", ["K"]],
 		["Pin the lane", "p", ["P"]],
 		["Hide the lane", "h", ["H"]],
 		["Show hidden lanes", "H", ["Shift", "H"], { shiftKey: true }],
@@ -64,6 +66,7 @@ const KEYS: Partial<Record<Where, Pressed[]>> = {
 		["Bottom-up", "3", ["3"]],
 		["Live", "4", ["4"]],
 		["Flame", "5", ["5"]],
+		...MOVES,
 		["Copy as a table", "c", ["C"]],
 	],
 	search: [["Search words", "/", ["/"]], ...MOVES],
@@ -165,6 +168,9 @@ export default function Palette({ where }: { where: Where }) {
 		if (!entry) return;
 		palette.value = "";
 		dialog.current?.close();
+		/* Where nothing had it, it stays in the field, whose keys mean letters. */
+		const focused = document.activeElement as HTMLElement | null;
+		if (dialog.current?.contains(focused)) focused?.blur();
 		entry.run();
 	};
 	const onKey = (event: KeyboardEvent) => {

@@ -222,12 +222,13 @@ const lines = computed<Line[]>(() => {
 
 /* --- What the reader does --- */
 
-function change(what: () => void) {
+/* @step: "back" undoes it. */
+function change(what: () => void, step = false) {
 	batch(() => {
 		what();
 		said.value = "";
 	});
-	keepQuery("report", toQuery());
+	keepQuery("report", toQuery(), step);
 }
 function askFor(what: () => void) {
 	change(() => {
@@ -264,9 +265,17 @@ function turn(path: string) {
 	turned.value = next;
 }
 function zoomTo(path: string) {
+	if (path === zoomed.value) return;
 	change(() => {
 		zoomed.value = path;
-	});
+	}, true);
+}
+/* Back and forward: the address says what was looked at. */
+function onStep() {
+	const [, query] = /^#\/report(?:\?(.*))?$/.exec(location.hash) ?? [];
+	if (query === undefined && location.hash !== "#/report") return;
+	readQuery(query ?? "");
+	askAnew();
 }
 async function copy(text: string, what: string) {
 	try {
@@ -699,7 +708,9 @@ export function ReportScreen({ query }: { query: string }) {
 		shown = true;
 		screenKeys.take = takeKey;
 		document.addEventListener("visibilitychange", onVisible);
+		addEventListener("popstate", onStep);
 		return () => {
+			removeEventListener("popstate", onStep);
 			shown = false;
 			screenKeys.take = null;
 			clearTimeout(timer);
