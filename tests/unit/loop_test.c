@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <libwebsockets.h>
+#include <uv.h>
 
 #include "wire/host/loop.h"
 
@@ -174,6 +175,44 @@ START_TEST(starting_a_timer_again_moves_it)
 }
 END_TEST
 
+static void note_readable(uv_poll_t *poll, int status, int events)
+{
+	struct seen *seen = poll->data;
+
+	(void)events;
+	ck_assert_int_eq(status, 0);
+	seen->signal = 1 + (int)seen->count; /* 1: before the timer */
+	(void)uv_poll_stop(poll);
+}
+
+/* What it waits for may have come in time. */
+START_TEST(a_late_timer_fires_after_what_came_until_then_was_read)
+{
+	struct seen seen = {0};
+	uv_poll_t poll = {.data = &seen};
+	int64_t busy_until_ms;
+	int ends[2];
+
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(uv_poll_init(loop->uv, &poll, ends[0]), 0);
+	ck_assert_int_eq(uv_poll_start(&poll, UV_READABLE, note_readable), 0);
+	seen.timer = timer_create_on(loop, count_and_quit, &seen);
+	timer_start(seen.timer, 1);
+	ck_assert_int_eq(write(ends[1], "x", 1), 1);
+	busy_until_ms = loop_now_ms() + 100;
+	while (loop_now_ms() < busy_until_ms)
+		continue;
+	loop_run(loop);
+	ck_assert_int_eq(seen.signal, 1);
+	ck_assert_uint_eq(seen.count, 1);
+	timer_destroy(seen.timer);
+	uv_close((uv_handle_t *)&poll, NULL);
+	(void)uv_run(loop->uv, UV_RUN_NOWAIT);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+}
+END_TEST
+
 static void destroy_own_timer(void *ctx)
 {
 	struct seen *seen = ctx;
@@ -296,6 +335,7 @@ int main(void)
 	tcase_add_test(tcase, before_it_waits_the_loop_says_so_after_each_turn);
 	tcase_add_test(tcase, a_stopped_timer_does_not_fire);
 	tcase_add_test(tcase, starting_a_timer_again_moves_it);
+	tcase_add_test(tcase, a_late_timer_fires_after_what_came_until_then_was_read);
 	tcase_add_test(tcase, a_timer_may_be_destroyed_inside_its_callback);
 	tcase_add_test(tcase, the_first_signal_is_told_and_the_second_quits);
 	tcase_add_test(tcase, a_second_signal_may_be_told_too_and_the_third_quits);

@@ -356,10 +356,15 @@ struct crypto *loop_new_crypto(struct err *err)
 	return crypto;
 }
 
+/* A timer comes so late only if this process stood still, or was busy. */
+#define LATE_MS 10
+#define NEVER_LATE UINT64_MAX
+
 struct timer {
 	uv_timer_t uv;
 	void (*on_timer)(void *ctx);
 	void *ctx;
+	uint64_t due_ms; /* by uv_now() */
 };
 
 static void on_timer_closed(uv_handle_t *handle)
@@ -370,7 +375,15 @@ static void on_timer_closed(uv_handle_t *handle)
 static void on_uv_timer(uv_timer_t *handle)
 {
 	struct timer *timer = handle->data;
+	const uint64_t now_ms = uv_now(handle->loop);
 
+	/* libuv has its timers before what can be read: what a deadline waits for may lie
+	 * there since long before it. */
+	if (now_ms > timer->due_ms && now_ms - timer->due_ms > LATE_MS) {
+		timer->due_ms = NEVER_LATE;
+		(void)uv_timer_start(handle, on_uv_timer, 1, 0);
+		return;
+	}
 	timer->on_timer(timer->ctx);
 }
 
@@ -397,6 +410,8 @@ void timer_start(struct timer *timer, uint64_t delay_ms)
 	/* libuv counts from when this turn of the loop began, in whole milliseconds:
 	 * without both corrections a timer could fire early. */
 	uv_update_time(timer->uv.loop);
+	timer->due_ms =
+		delay_ms == 0 ? NEVER_LATE : uv_now(timer->uv.loop) + delay_ms + 1;
 	(void)uv_timer_start(&timer->uv, on_uv_timer, delay_ms == 0 ? 0 : delay_ms + 1,
 			     0);
 }

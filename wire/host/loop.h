@@ -70,7 +70,8 @@ struct crypto *loop_new_crypto(struct err *err);
 struct timer;
 struct timer *timer_create_on(struct loop *loop, void (*on_timer)(void *ctx), void *ctx);
 void timer_destroy(struct timer *timer);
-/* (Re)arms it; never fires early; 0 fires on the next turn of the loop. */
+/* (Re)arms it; never fires early, nor, should it come late, before what came until then
+ * was read; 0 fires on the next turn of the loop. */
 void timer_start(struct timer *timer, uint64_t delay_ms);
 void timer_stop(struct timer *timer);
 bool timer_armed(const struct timer *timer);
