@@ -22,6 +22,7 @@ const { H2 } = await import(new URL("program/support/h2.mjs", tests));
 
 const AT_ONCE = 8;
 const PAGES = 6;
+const MIB = 1 << 20;
 
 function setting(name, normal, min, max) {
 	const text = process.env[name];
