@@ -90,24 +90,27 @@ static size_t newest(const struct history *history)
 	return found;
 }
 
-/* What a segment counted that was told neither by a start, which tells it whole, nor by
- * an earlier slice: then some of it is not before this one. */
-static void add_values(struct history *history, const struct history_lane *lane,
-		       const struct archive_fold *fold, const struct values *told)
+/* Was it told neither by a start, which tells a segment whole, nor by an earlier slice?
+ * Of those some is not before this one. */
+static bool is_uncounted(const struct history_lane *lane, const struct archive_fold *fold)
 {
-	const struct value_lane *part = values_find(told, buf_slice(&fold->tag));
+	return pos_compare(&fold->end, &lane->before) <= 0;
+}
+
+/* What a slice counted; at once, as the lane may have many points. */
+static void add_values(struct history *history, const struct history_lane *lane,
+		       const struct value_lane *slice)
+{
 	struct buf id = {.max = 2 * KEY_BYTES + 1 + lane->channel.len};
 	struct value_lane *values;
 
-	if (!part || pos_compare(&fold->end, &lane->before) > 0)
-		return;
 	/* As struct span_lane has it. */
 	(void)buf_append_hex(&id, lane->agent, KEY_BYTES);
 	(void)buf_append_byte(&id, '/');
 	(void)buf_append(&id, buf_slice(&lane->channel));
 	values = values_lane(history->values, buf_slice(&id));
 	if (values)
-		values_add_older(history->values, values, part);
+		values_add_older(history->values, values, slice);
 	buf_finish(&id);
 }
 
@@ -117,7 +120,11 @@ static void on_folds(void *ctx, const struct archive_answer *answer)
 {
 	struct history *history = ctx;
 	struct history_lane *lane = &history->lanes[history->at];
+	struct values slice;
+	struct value_lane *counted;
 
+	values_init(&slice);
+	counted = values_lane(&slice, SLICE("all of it"));
 	history->asked = false;
 	for (size_t i = 0; i < answer->fold_count; i++) {
 		const struct archive_fold *fold = &answer->folds[i];
@@ -125,13 +132,17 @@ static void on_folds(void *ctx, const struct archive_answer *answer)
 					     .channel = buf_slice(&lane->channel),
 					     .tag = buf_slice(&fold->tag),
 					     .is_turn = fold->is_turn};
+		const struct value_lane *part = values_find(&answer->values, run.tag);
 
 		if (!fold_run_known(history->spans, lane->agent, &run)) {
 			fold_run_put(history->spans, lane->agent, &run);
-			add_values(history, lane, fold, &answer->values);
+			if (part && is_uncounted(lane, fold))
+				values_add_older(&slice, counted, part);
 		}
 		text_set(&lane->newest, buf_slice(&fold->tag));
 	}
+	add_values(history, lane, counted);
+	values_finish(&slice);
 	if (!answer->ok)
 		log_warn("history", "cannot be read further: %s", answer->err.text);
 	lane->before = answer->low;

@@ -190,30 +190,36 @@ static void join(const struct value_series *a, const struct value_series *b,
 	}
 }
 
+static void add_older(struct values *values, struct value_series *older,
+		      enum value_kind kind, const struct value_series *more)
+{
+	struct value_series all = {.grain_ms = older->grain_ms > more->grain_ms
+						       ? older->grain_ms
+						       : more->grain_ms};
+
+	if (!more->count)
+		return;
+	all.points = mem_array(older->count + more->count, sizeof(*all.points));
+	join(older, more, kind, &all);
+	drop(values, older);
+	while (all.count > VALUES_POINTS_MAX ||
+	       (all.count > ROOM_MIN &&
+		values->bytes + all.count * sizeof(*all.points) > VALUES_BYTES_MAX))
+		halve(&all);
+	all.room = all.count;
+	all.points = mem_grow(all.points, all.room, sizeof(*all.points));
+	values->bytes += all.room * sizeof(*all.points);
+	*older = all;
+}
+
 void values_add_older(struct values *values, struct value_lane *lane,
 		      const struct value_lane *part)
 {
 	for (size_t kind = 0; kind < VALUE_KINDS; kind++) {
 		struct value_series *older = &lane->older[kind];
-		const struct value_series *more = &part->series[kind];
-		struct value_series all = {.grain_ms = older->grain_ms > more->grain_ms
-							       ? older->grain_ms
-							       : more->grain_ms};
 
-		if (!more->count)
-			continue;
-		all.points = mem_array(older->count + more->count, sizeof(*all.points));
-		join(older, more, (enum value_kind)kind, &all);
-		drop(values, older);
-		while (all.count > VALUES_POINTS_MAX ||
-		       (all.count > ROOM_MIN &&
-			values->bytes + all.count * sizeof(*all.points) >
-				VALUES_BYTES_MAX))
-			halve(&all);
-		all.room = all.count;
-		all.points = mem_grow(all.points, all.room, sizeof(*all.points));
-		values->bytes += all.room * sizeof(*all.points);
-		*older = all;
+		add_older(values, older, (enum value_kind)kind, &part->series[kind]);
+		add_older(values, older, (enum value_kind)kind, &part->older[kind]);
 	}
 }
 

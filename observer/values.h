@@ -58,7 +58,8 @@ void values_count(struct values *values, struct value_lane *lane, enum value_kin
 /* From @t on it is @level; what is older than the newest point is not told. */
 void values_set(struct values *values, struct value_lane *lane, enum value_kind kind,
 		int64_t t, uint64_t level);
-/* All that @part was told counts as older; each part once, in any order. */
+/* All that @part was told, older or not, counts as older; each part once, in any order.
+ * Costs the points of both. */
 void values_add_older(struct values *values, struct value_lane *lane,
 		      const struct value_lane *part);
 /* The point that holds just before @t: the last one that is earlier. NULL: none. */
