@@ -689,6 +689,21 @@ scene("pinned lanes stay while the others are scrolled, and what is drawn there 
 	assert.ok(pinned);
 });
 
+scene("who comes back to the lanes has the names of those in sight", async (tools) => {
+	const page = await openTimeline(tools);
+	await page.setViewportSize({ width: 1440, height: 420 });
+	const first = await page.locator(".lanes li").first().getAttribute("data-id");
+	const named = (is) => becomes(page, ([id, is]) => !!document.querySelector(`.lanes li[data-id="${id}"]`) === is, [first, is]);
+	await page.evaluate(() => { document.querySelector(".lanes").scrollTop = 100_000; });
+	await named(false);
+	await chord(page, "g", "f");
+	await page.waitForSelector(".fleet-row");
+	await chord(page, "g", "t");
+	await stands(page);
+	assert.equal(await page.evaluate(() => document.querySelector(".lanes").scrollTop), 0);
+	await named(true);
+});
+
 scene("what a lane counts is drawn under its tools, named beside it and in the table", async (tools) => {
 	const { times } = tools.broker;
 	times.lanes[0].values = [

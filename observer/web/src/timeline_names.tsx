@@ -1,7 +1,7 @@
 /* The names of lanes beside the canvas, and what can be done with a lane: pin, hide, move. */
 
 import { signal } from "@preact/signals";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { State } from "./parts";
 import { routeTo } from "./session";
 import { lanes } from "./store";
@@ -237,12 +237,13 @@ export function Names({ list }: { list: { current: HTMLUListElement | null } }) 
 	const height = model.size.value.height || 1000;
 	const first = Math.max(high ? pinned : 0, blockAt(blocks, top + high) - 2);
 	const shown = blocks.slice(first, blockAt(blocks, top + height) + 3);
-	useEffect(() => {
+	useLayoutEffect(() => {
 		const box = list.current?.parentElement;
 		if (!box) return;
 		const read = () => {
 			model.scrollTop.value = box.scrollTop;
 		};
+		read(); /* it may know another's */
 		box.addEventListener("scroll", read, { passive: true });
 		return () => box.removeEventListener("scroll", read);
 	}, []);
