@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { drawn, hasText, pageTests, saysAfter, twice } from "./support/page.mjs";
+import { chord, drawn, hasText, pageTests, saysAfter } from "./support/page.mjs";
 import { lanes } from "./support/scene.mjs";
 
 const scene = pageTests();
@@ -84,7 +84,7 @@ scene("Esc twice stops the turn, once only asks", async ({ broker, openAgent }) 
 	assert.match(await saysAfter(page, ".answers", "Escape"), /Esc again to stop/);
 	assert.deepEqual(broker.posts, []);
 	/* Within two seconds: of these, or of the first and one of these. */
-	await twice(page, "Escape");
+	await chord(page, "Escape", "Escape");
 	await broker.until(() => broker.posts.length);
 	assert.deepEqual(broker.posts, [{ ...to, type: "cancel_turn" }]);
 	const stop = {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { chord, comesTo, drawn, hasText, pageTests, tooSmall, twice, width } from "./support/page.mjs";
+import { chord, comesTo, drawn, hasText, pageTests, tooSmall, width } from "./support/page.mjs";
 import { lanes, pos } from "./support/scene.mjs";
 
 const scene = pageTests();
@@ -214,7 +214,7 @@ scene("the whole way by keys alone", async ({ broker, open }) => {
 	await page.waitForSelector(".transcript .entry");
 	await page.keyboard.press("a");
 	await post("permission_decision");
-	await twice(page, "Escape");
+	await chord(page, "Escape", "Escape");
 	await post("cancel_turn");
 	await page.keyboard.press("i");
 	await page.keyboard.type("Go on");

@@ -84,16 +84,15 @@ export async function comesTo(page, ask, wanted, words) {
 export const hasText = (page, selector, text) =>
 	page.locator(selector).filter({ hasText: text }).first().waitFor();
 
-/* Keys that mean something together if they follow each other at once: none waits for what the
- * page made of the one before. */
-export const chord = (page, ...keys) => Promise.all(keys.map((key) => page.keyboard.press(key)));
-
-/* The same key twice, as close as can be; by the keyboard that would be one key that is held. */
-export const twice = (page, key) =>
-	page.evaluate((key) => {
-		for (let times = 0; times < 2; times++)
-			document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-	}, key);
+/* Keys that mean something together if they follow each other at once: pressed by the page itself,
+ * where nothing comes between them however busy the machine is. */
+export const chord = (page, ...keys) =>
+	page.evaluate((keys) => {
+		for (const key of keys)
+			(document.activeElement ?? document.body).dispatchEvent(
+				new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }),
+			);
+	}, keys);
 
 /* What @selector says once the page has drawn what these keys did, all of it at once: of words that
  * go again by themselves, which whoever asks afterwards may be too late for. */
