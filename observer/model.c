@@ -1004,28 +1004,6 @@ void model_set_complete(struct model *model, const uint8_t *key, int64_t complet
 	agent->dirty = model->dirty = true;
 }
 
-static void tick_lanes(struct model *model, struct agent *agent, int64_t now_ms)
-{
-	struct map_entry *entry = NULL;
-
-	while ((entry = map_next(&agent->lanes, entry)) != NULL) {
-		struct lane *lane = entry->value;
-		bool active = false;
-
-		for (size_t i = 0; i < ACTIVITY_BUCKETS; i++)
-			active = active || lane->activity[i];
-		/* A sparkline moves on while there is something in it. */
-		if (active && lane->activity_at < now_ms / ACTIVITY_BUCKET_MS) {
-			const int64_t bucket = now_ms / ACTIVITY_BUCKET_MS;
-
-			count_activity(lane, now_ms);
-			lane->activity[bucket % ACTIVITY_BUCKETS]--;
-			lane->dirty = true;
-		}
-		model->dirty = model->dirty || lane->dirty;
-	}
-}
-
 void model_tick(struct model *model, int64_t now_ms)
 {
 	const struct map_entry *at = NULL;
@@ -1034,7 +1012,6 @@ void model_tick(struct model *model, int64_t now_ms)
 		struct agent *agent = at->value;
 
 		agent_set_online(agent, now_ms);
-		tick_lanes(model, agent, now_ms);
 		model->dirty = model->dirty || agent->dirty;
 	}
 	tick_cards(model, now_ms);

@@ -167,6 +167,9 @@ void model_write_spans(struct model *model, int64_t now_ms);
 /* ---- JSON of the local API ---- */
 
 bool model_changed(const struct model *model);
+/* Whether any of it is more than a pulse (PROTOCOL.md), or the pulse of a lane that does
+ * something. */
+bool model_has_news(struct model *model, int64_t now_ms);
 /* Appends `,"agents":[…],"lanes":[…]…` of what changed since the last call, and forgets
  * it. */
 void model_write_changes(struct model *model, int64_t now_ms, struct buf *out);
@@ -174,8 +177,9 @@ void model_write_changes(struct model *model, int64_t now_ms, struct buf *out);
 void model_drop_changes(struct model *model);
 /* Appends the same for all there is, without rows. */
 void model_write_snapshot(struct model *model, int64_t now_ms, struct buf *out);
-/* Appends `"frameAtMs":…,"completeMs":…,"missing":[…]`. */
-void model_write_health(const struct model *model, struct buf *out);
+/* Appends `,"gone":…,"missing":[…],"frameAtMs":…,"completeMs":…`; a hash of what of it is
+ * no pulse. */
+uint64_t model_write_health(const struct model *model, struct buf *out);
 /* Appends `"rowBytes":…,"harnesses":[{"agent":…,"atMs":…,"figures":{…}}]`: what is
  * held in memory, and what each harness counts, as far as it has said. */
 void model_write_figures(const struct model *model, struct buf *out);

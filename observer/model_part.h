@@ -73,6 +73,7 @@ struct lane {
 	bool misled; /* a segment's first event came late: the pointers may be wrong */
 	bool is_forgotten; /* all of it was, and nothing came since */
 	bool is_told;      /* pages know of it */
+	uint64_t said;     /* write_lane(), as the last message said it */
 	bool dirty;
 };
 
@@ -114,6 +115,7 @@ struct agent {
 	int64_t last_ms; /* newest event, Unix ms; also of what was not told */
 	bool online, dirty;
 	bool is_forgotten, is_told; /* as a lane's */
+	uint64_t said;              /* likewise */
 	uint64_t missing, gone;
 	uint64_t replayed; /* frames that came again since we started */
 	size_t card_count; /* of the model's cards */

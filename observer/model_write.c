@@ -2,16 +2,6 @@
 
 #include <stdlib.h>
 
-/* FNV-1a: only to see that a row derived again came out the same. */
-static uint64_t hash_of(struct slice text)
-{
-	uint64_t hash = 0xcbf29ce484222325;
-
-	for (size_t i = 0; i < text.len; i++)
-		hash = (hash ^ (uint8_t)text.ptr[i]) * 0x100000001b3;
-	return hash;
-}
-
 static void write_dirty_rows(void *ctx, struct segment *segment)
 {
 	struct buf *out = ctx;
@@ -28,8 +18,9 @@ static void write_dirty_rows(void *ctx, struct segment *segment)
 			continue;
 		write_row(segment, row, out);
 		/* The comma before it is not the row's. */
-		hash = hash_of(slice_sub(buf_slice(out),
-					 before + (out->ptr[before] == ','), out->len));
+		hash = slice_hash(slice_sub(buf_slice(out),
+					    before + (out->ptr[before] == ','), out->len),
+				  0);
 		if (hash == row->hash)
 			buf_truncate(out, before);
 		row->hash = hash;
@@ -55,6 +46,78 @@ static void close_list(struct buf *out, size_t before)
 bool model_changed(const struct model *model)
 {
 	return model->dirty;
+}
+
+/* ---- what is to be seen at once ---- */
+
+static void find_dirty_row(void *ctx, struct segment *segment)
+{
+	bool *found = ctx;
+
+	for (size_t i = 0; segment->dirty && !*found && i < segment->fold->row_count; i++)
+		*found = segment->fold->rows[i]->dirty;
+}
+
+/* It is in the middle of something: pages show each stroke of it. */
+static bool lane_does(const struct lane *lane, int64_t now_ms)
+{
+	return lane->activity_at == now_ms / ACTIVITY_BUCKET_MS &&
+	       lane->activity[lane->activity_at % ACTIVITY_BUCKETS] > 1;
+}
+
+static bool lane_is_news(const struct model *model, const struct lane *lane,
+			 int64_t now_ms, struct buf *scratch)
+{
+	if (!lane->dirty || (!lane_is_shown(lane) && !lane->is_told))
+		return false;
+	buf_clear(scratch);
+	return !lane_is_shown(lane) || lane_does(lane, now_ms) ||
+	       write_lane(model, lane, now_ms, scratch) != lane->said;
+}
+
+static bool agent_is_news(const struct model *model, const struct agent *agent,
+			  int64_t now_ms, struct buf *scratch)
+{
+	const struct map_entry *entry = NULL;
+
+	buf_clear(scratch);
+	if (agent->gaps_dirty || agent_is_shown(agent) != agent->is_told ||
+	    (agent->dirty && agent->is_told &&
+	     write_agent(agent, scratch) != agent->said))
+		return true;
+	while ((entry = map_next(&agent->lanes, entry)) != NULL)
+		if (lane_is_news(model, entry->value, now_ms, scratch))
+			return true;
+	return false;
+}
+
+static bool cards_are_news(const struct model *model)
+{
+	const struct map_entry *entry = NULL;
+
+	while ((entry = map_next(&model->cards, entry)) != NULL)
+		if (((const struct card *)entry->value)->dirty)
+			return true;
+	for (size_t i = 0; i < model->control_count; i++)
+		if (model->controls[i]->dirty)
+			return true;
+	return false;
+}
+
+bool model_has_news(struct model *model, int64_t now_ms)
+{
+	const struct map_entry *at = NULL;
+	struct buf scratch = {.max = MODEL_BYTES_MAX};
+	bool found = model->dirty && (model->removed_count || model->gone_cards.len ||
+				      model->gone_lanes.len || model->gone_agents.len ||
+				      cards_are_news(model));
+
+	if (model->dirty && !found)
+		segments_changed(model, find_dirty_row, &found);
+	while (model->dirty && !found && (at = map_next(&model->agents, at)) != NULL)
+		found = agent_is_news(model, at->value, now_ms, &scratch);
+	buf_finish(&scratch);
+	return found;
 }
 
 static void name_gone(struct buf *out, struct slice id)
@@ -96,7 +159,10 @@ static void write_agents(struct model *model, bool all, struct buf *out)
 		struct agent *agent = entry->value;
 
 		if ((all || agent->dirty) && agent_is_shown(agent)) {
-			write_agent(agent, out);
+			const uint64_t hash = write_agent(agent, out);
+
+			/* Of what one page gets others know nothing. */
+			agent->said = all ? agent->said : hash;
 			agent->is_told = true;
 		}
 		if (all)
@@ -124,7 +190,10 @@ static void write_lanes(struct model *model, bool all, int64_t now_ms, struct bu
 			struct lane *lane = entry->value;
 
 			if ((all || lane->dirty) && lane_is_shown(lane)) {
-				write_lane(model, lane, now_ms, out);
+				const uint64_t hash =
+					write_lane(model, lane, now_ms, out);
+
+				lane->said = all ? lane->said : hash;
 				lane->is_told = true;
 			}
 			if (all)
@@ -352,11 +421,13 @@ void model_write_figures(const struct model *model, struct buf *out)
 	(void)buf_lit(out, "]");
 }
 
-void model_write_health(const struct model *model, struct buf *out)
+uint64_t model_write_health(const struct model *model, struct buf *out)
 {
+	const int64_t complete_ms = all_complete_ms(model);
 	const struct map_entry *at = NULL;
+	const size_t begun = out->len;
 	int64_t newest = 0;
-	uint64_t gone = 0;
+	uint64_t gone = 0, hash;
 
 	while ((at = map_next(&model->agents, at)) != NULL) {
 		const struct agent *agent = at->value;
@@ -365,8 +436,6 @@ void model_write_health(const struct model *model, struct buf *out)
 			newest = agent->seen_ms;
 		gone += agent->gone;
 	}
-	member_ms(out, "frameAtMs", newest);
-	member_ms(out, "completeMs", all_complete_ms(model));
 	json_write_member_int(out, SLICE("gone"), (int64_t)gone);
 	open_list(out, "missing");
 	at = NULL;
@@ -382,4 +451,9 @@ void model_write_health(const struct model *model, struct buf *out)
 		(void)buf_lit(out, "}");
 	}
 	(void)buf_lit(out, "]");
+	hash = slice_hash(slice_sub(buf_slice(out), begun, out->len),
+			  (newest > 0 ? 1u : 0u) + (complete_ms > 0 ? 2u : 0u));
+	member_ms(out, "frameAtMs", newest);
+	member_ms(out, "completeMs", complete_ms);
+	return hash;
 }

@@ -27,10 +27,12 @@ const char *stall_words(const struct lane *lane);
 
 /* ---- model_write_fleet.c ---- */
 
-/* Each appends an object, after a comma where one ended before. */
-void write_agent(const struct agent *agent, struct buf *out);
-void write_lane(const struct model *model, const struct lane *lane, int64_t now_ms,
-		struct buf *out);
+/* Each appends an object, after a comma where one ended before. What moves with every
+ * sign of life, the pulse (PROTOCOL.md), is last; the hash is of the rest, and of whether
+ * there is a pulse at all. */
+uint64_t write_agent(const struct agent *agent, struct buf *out);
+uint64_t write_lane(const struct model *model, const struct lane *lane, int64_t now_ms,
+		    struct buf *out);
 void write_card(const struct card *card, struct buf *out);
 void write_control(const struct owner_control *control, struct buf *out);
 /* The member "lane": AGENT/CHANNEL. */

@@ -35,13 +35,17 @@ static void write_slots(const struct agent *agent, struct buf *out)
 	(void)buf_lit(out, "]");
 }
 
-void write_agent(const struct agent *agent, struct buf *out)
+uint64_t write_agent(const struct agent *agent, struct buf *out)
 {
 	const struct agent_facts *facts = &agent->facts;
+	const int64_t seen_ms = agent->seen_ms ? agent->seen_ms : agent->last_ms;
 	struct buf npub = {.max = 80};
+	uint64_t hash;
+	size_t begun;
 
 	(void)nip19_encode(NIP19_NPUB, agent->key, &npub);
 	open_object(out);
+	begun = out->len;
 	member(out, "id", slice_of(agent->hex));
 	member(out, "npub", buf_slice(&npub));
 	member(out, "name",
@@ -54,10 +58,8 @@ void write_agent(const struct agent *agent, struct buf *out)
 	member(out, "control", or_null(&facts->control));
 	member(out, "permissions", or_null(&facts->permissions));
 	json_write_member_bool(out, SLICE("online"), agent->online);
-	member_ms(out, "seenMs", agent->seen_ms ? agent->seen_ms : agent->last_ms);
 	member(out, "epoch", *agent->epoch ? slice_of(agent->epoch) : SLICE_EMPTY);
 	member_ms(out, "startedMs", facts->started_ms);
-	member_ms(out, "completeMs", agent->complete_ms);
 	json_write_member_int(out, SLICE("missing"), (int64_t)agent->missing);
 	json_write_member_int(out, SLICE("gone"), (int64_t)agent->gone);
 	json_write_member_bool(out, SLICE("foreign"), is_foreign(agent));
@@ -73,23 +75,30 @@ void write_agent(const struct agent *agent, struct buf *out)
 	} else {
 		(void)buf_lit(out, ",\"needsLogin\":null");
 	}
+	hash = slice_hash(slice_sub(buf_slice(out), begun, out->len),
+			  (seen_ms > 0 ? 1u : 0u) + (agent->complete_ms > 0 ? 2u : 0u));
+	member_ms(out, "seenMs", seen_ms);
+	member_ms(out, "completeMs", agent->complete_ms);
 	(void)buf_lit(out, "}");
 	buf_finish(&npub);
+	return hash;
 }
 
 /* ---- lanes ---- */
 
-static void write_turn(const struct lane *lane, int64_t now_ms, struct buf *out)
+/* Returns where its pulse begins. */
+static size_t write_turn(const struct lane *lane, int64_t now_ms, struct buf *out)
 {
 	static const char *const names[] = {"running", "completed", "cancelled",
 					    "failed"};
 	const struct segment *segment = lane->current;
 	const struct turn_facts *turn;
 	struct time_split split;
+	size_t still;
 
 	if (!segment || !segment->fold->turn.started) {
 		(void)buf_lit(out, ",\"turn\":null");
-		return;
+		return out->len;
 	}
 	turn = &segment->fold->turn;
 	split = fold_split(segment->fold, agent_now(lane->agent, now_ms));
@@ -99,10 +108,12 @@ static void write_turn(const struct lane *lane, int64_t now_ms, struct buf *out)
 	member(out, "state", slice_of(names[turn->state]));
 	member(out, "stopReason", or_null(&turn->stop_reason));
 	member(out, "cancelledBy", or_null(&turn->cancelled_by));
+	still = out->len;
 	(void)buf_printf(
 		out,
 		",\"timeMs\":{\"model\":%lld,\"tool\":%lld,\"you\":%lld,\"idle\":0}}",
 		(long long)split.model, (long long)split.tool, (long long)split.you);
+	return still;
 }
 
 static const char *queue_word(const struct owner_control *control)
@@ -234,15 +245,18 @@ static void write_channel_name(const struct lane *lane, struct buf *out)
 		(void)json_write_string(out, slice_sub(id, 0, utf8_floor(id, 8)));
 }
 
-void write_lane(const struct model *model, const struct lane *lane, int64_t now_ms,
-		struct buf *out)
+uint64_t write_lane(const struct model *model, const struct lane *lane, int64_t now_ms,
+		    struct buf *out)
 {
 	const struct lane_facts *facts = &lane->facts;
 	const char *stalled = stall_words(lane);
 	struct sentence sentence;
+	size_t begun, still;
+	uint64_t hash;
 
 	lane_say(model, lane, &sentence);
 	open_object(out);
+	begun = out->len;
 	(void)buf_printf(out, "\"id\":\"%s/", lane->agent->hex);
 	(void)json_write_chars(out, buf_slice(&lane->channel));
 	(void)buf_lit(out, "\"");
@@ -255,26 +269,29 @@ void write_lane(const struct model *model, const struct lane *lane, int64_t now_
 	member(out, "title", or_null(&facts->title));
 	member(out, "state", slice_of(sentence.state));
 	member_ms(out, "sinceMs", sentence.since_ms);
-	member_ms(out, "lastMs", lane->last_ms);
 	member(out, "verb", slice_of(sentence.verb));
 	member(out, "object", or_null(&sentence.object));
 	member(out, "outcome", or_null(&sentence.outcome));
 	member(out, "aim", or_null(&lane->facts.aim));
-	write_turn(lane, now_ms, out);
 	member(out, "stalled", slice_of(stalled));
 	write_queue(model, lane, out);
 	write_choice(&facts->modes, "modes", out);
 	write_choice(&facts->models, "models", out);
 	write_usage(facts, out);
+	write_files(lane, out);
+	still = write_turn(lane, now_ms, out);
+	hash = slice_hash(slice_sub(buf_slice(out), begun, still),
+			  lane->last_ms > 0 ? 1 : 0);
+	member_ms(out, "lastMs", lane->last_ms);
+	member_ms(out, "activityMs", lane->activity_at * ACTIVITY_BUCKET_MS);
 	(void)buf_lit(out, ",\"activity\":[");
 	for (int64_t i = 1; i <= ACTIVITY_BUCKETS; i++)
 		(void)buf_printf(
 			out, "%s%u", i > 1 ? "," : "",
 			lane->activity[(lane->activity_at + i) % ACTIVITY_BUCKETS]);
-	(void)buf_lit(out, "]");
-	write_files(lane, out);
-	(void)buf_lit(out, "}");
+	(void)buf_lit(out, "]}");
 	sentence_finish(&sentence);
+	return hash;
 }
 
 /* ---- cards and controls ---- */

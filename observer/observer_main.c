@@ -153,18 +153,13 @@ static void look_for_twin(struct observer *observer, const struct ingest_frame *
 	buf_finish(&npub);
 }
 
-static void settle(struct observer *observer)
-{
-	model_settle(observer->model, loop_unix_ms());
-	hub_touch(observer->hub);
-}
-
 static void on_settle(void *ctx)
 {
 	struct observer *observer = ctx;
 	const int64_t began_ms = loop_now_ms();
 
-	settle(observer);
+	model_settle(observer->model, loop_unix_ms());
+	hub_touch(observer->hub);
 	observer->settled_ms = loop_now_ms() - began_ms;
 }
 
@@ -175,6 +170,13 @@ static void settle_soon(struct observer *observer)
 	if (!timer_armed(observer->settle))
 		timer_start(observer->settle,
 			    (uint64_t)(rest_ms > SETTLE_MS ? rest_ms : SETTLE_MS));
+}
+
+/* Of which each may still be news: that is looked at. */
+static bool is_sign_of_life(struct slice kind)
+{
+	return json_is(kind, SLICE("turn_liveness")) ||
+	       json_is(kind, SLICE("feed_state"));
 }
 
 static void on_frame(void *ctx, const struct ingest_frame *in)
@@ -205,7 +207,7 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 			controls_on_event(observer->controls, in->agent, event.event,
 					  relay_ms(observer));
 		taken = model_apply(observer->model, &event) || taken;
-		news = news || !json_is(event.event->kind, SLICE("turn_liveness"));
+		news = news || !is_sign_of_life(event.event->kind);
 	}
 	/* A feed without numbers may be served again: then nothing of it was new. */
 	if (taken)
@@ -215,14 +217,16 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 	model_set_complete(observer->model, in->agent,
 			   ingest_complete_ms(observer->ingest, in->agent),
 			   ingest_gone_frames(observer->ingest, in->agent));
-	/* That a turn still runs can wait for the next tick: pages idle while agents do.
-	 */
-	if (!in->live)
+	if (!in->live) {
 		settle_soon(observer);
-	else if (news)
-		settle(observer);
+		return;
+	}
+	model_settle(observer->model, now);
+	/* That it only lives can wait: pages idle while agents do. */
+	if (news)
+		hub_touch(observer->hub);
 	else
-		model_settle(observer->model, now);
+		hub_note(observer->hub);
 }
 
 static int64_t on_stranger(void *ctx, const uint8_t *author)
@@ -331,7 +335,7 @@ static void on_link_ok(void *ctx, const uint8_t id[32], bool accepted, struct sl
 		log_warn("relay", "refused a control: %s", log_quote(text, quoted));
 	else if (!accepted)
 		log_debug("relay", "refused a feed_sync: %s", log_quote(text, quoted));
-	hub_touch(observer->hub);
+	hub_note(observer->hub);
 }
 
 static void on_link_eose(void *ctx, struct slice sub_id)
@@ -373,11 +377,13 @@ static bool publish(void *ctx, struct slice event)
 
 /* ---- what the broker asks of us ---- */
 
-static void write_health(void *ctx, struct buf *out)
+static uint64_t write_health(void *ctx, struct buf *out)
 {
 	static const char *const names[] = {"down", "connecting", "ready"};
 	const struct observer *observer = ctx;
+	const size_t begun = out->len;
 	char trouble[200];
+	uint64_t hash;
 	const int64_t rtt = observer->link ? link_rtt_ms(observer->link) : -1;
 
 	archive_trouble(observer->archive, trouble);
@@ -402,8 +408,10 @@ static void write_health(void *ctx, struct buf *out)
 	if (observer->gone_ms)
 		json_write_member_int(out, SLICE("sinceMs"), observer->gone_ms);
 	(void)buf_lit(out, "}");
-	model_write_health(observer->model, out);
+	hash = slice_hash(slice_sub(buf_slice(out), begun, out->len), 0);
+	hash ^= model_write_health(observer->model, out);
 	(void)buf_lit(out, "}");
+	return hash;
 }
 
 static void write_owner(void *ctx, struct buf *out)
@@ -571,8 +579,7 @@ static void on_tick(void *ctx)
 	log_gone(observer);
 	model_tick(observer->model, now);
 	controls_tick(observer->controls, relay_ms(observer));
-	if (model_changed(observer->model))
-		hub_touch(observer->hub);
+	hub_note(observer->hub);
 	timer_start(observer->tick, TICK_MS);
 }
 

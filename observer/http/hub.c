@@ -38,6 +38,8 @@ struct hub {
 	struct timer *tick, *idle;
 	int64_t listened_ms; /* when a page was last there */
 	int64_t told_ms;     /* when the last message was made */
+	uint64_t told;       /* its health, but for the pulse */
+	int64_t due_ms;      /* when the next one is made, if the tick is armed */
 	struct buf scratch;
 	/* Counted for /api/self and /metrics. */
 	uint64_t messages, message_bytes, snapshots;
@@ -98,12 +100,12 @@ void hub_destroy(struct hub *hub)
 
 /* ---- messages ---- */
 
-static void write_head(struct hub *hub, uint64_t number, struct buf *out)
+static uint64_t write_head(struct hub *hub, uint64_t number, struct buf *out)
 {
 	(void)buf_printf(out, "{\"cursor\":\"%s-%" PRIu64 "\"", hub->boot, number);
 	json_write_member_int(out, SLICE("now"), loop_unix_ms());
 	(void)buf_lit(out, ",");
-	hub->options.write_health(hub->options.ctx, out);
+	return hub->options.write_health(hub->options.ctx, out);
 }
 
 void hub_write_figures(const struct hub *hub, struct buf *out)
@@ -129,7 +131,7 @@ void hub_figures(const struct hub *hub, struct hub_figures *out)
 
 void hub_write_snapshot(struct hub *hub, struct buf *out)
 {
-	write_head(hub, hub->last, out);
+	(void)write_head(hub, hub->last, out);
 	(void)buf_lit(out, ",\"snapshot\":true,");
 	hub->options.write_owner(hub->options.ctx, out);
 	model_write_snapshot(hub->options.model, loop_unix_ms(), out);
@@ -170,7 +172,7 @@ static void on_tick(void *ctx)
 	}
 	hub->told_ms = loop_now_ms();
 	buf_clear(out);
-	write_head(hub, hub->last + 1, out);
+	hub->told = write_head(hub, hub->last + 1, out);
 	model_write_changes(hub->options.model, loop_unix_ms(), out);
 	(void)buf_lit(out, "}\n");
 	if (buf_ok(out)) {
@@ -182,13 +184,37 @@ static void on_tick(void *ctx)
 		exchange_want_write(page->exchange);
 }
 
+static void tell_at(struct hub *hub, int64_t at_ms)
+{
+	const int64_t now = loop_now_ms();
+
+	if (!hub->tick || (timer_armed(hub->tick) && hub->due_ms <= at_ms))
+		return;
+	hub->due_ms = at_ms > now ? at_ms : now;
+	timer_start(hub->tick, (uint64_t)(hub->due_ms - now));
+}
+
 /* What comes after a silence is told at once, what follows in steps of HUB_TICK_MS. */
 void hub_touch(struct hub *hub)
 {
-	const int64_t wait = hub->told_ms + HUB_TICK_MS - loop_now_ms();
+	tell_at(hub, hub->told_ms + HUB_TICK_MS);
+}
 
-	if (hub->tick && !timer_armed(hub->tick))
-		timer_start(hub->tick, wait > 0 ? (uint64_t)wait : 0);
+static bool has_news(struct hub *hub)
+{
+	buf_clear(&hub->scratch);
+	return hub->options.write_health(hub->options.ctx, &hub->scratch) != hub->told ||
+	       model_has_news(hub->options.model, loop_unix_ms());
+}
+
+void hub_note(struct hub *hub)
+{
+	const int64_t step = (loop_unix_ms() + HUB_LEAD_MS) % HUB_STEP_MS;
+
+	if (anyone_listens(hub) ? has_news(hub) : model_changed(hub->options.model))
+		hub_touch(hub);
+	else if (model_changed(hub->options.model))
+		tell_at(hub, loop_now_ms() + HUB_STEP_MS - step);
 }
 
 /* ---- pages ---- */

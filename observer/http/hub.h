@@ -12,6 +12,10 @@
  * and a ring of the last ones for those that come back. Nothing is encoded when no page
  * listens or has listened lately. */
 #define HUB_TICK_MS 100
+/* The clocks of pages go in such steps (Unix ms) where nobody counts along. What only
+ * says that agents live waits for the next one, and comes so much before it. */
+#define HUB_STEP_MS 5000
+#define HUB_LEAD_MS 250
 #define HUB_RING_MAX (8u << 20)
 #define HUB_IDLE_MS 15000   /* an empty line keeps a quiet stream alive */
 #define HUB_LINGER_MS 30000 /* the ring goes on for a page that reloads */
@@ -22,8 +26,9 @@ struct hub;
 struct hub_options {
 	struct loop *loop; /* borrowed, like all here */
 	struct model *model;
-	/* Appends `"health":{…}` and `"owner":{…}`. */
-	void (*write_health)(void *ctx, struct buf *out);
+	/* Appends `"health":{…}` and `"owner":{…}`. Of health a hash of what is no pulse.
+	 */
+	uint64_t (*write_health)(void *ctx, struct buf *out);
 	void (*write_owner)(void *ctx, struct buf *out);
 	void *ctx;
 };
@@ -35,6 +40,8 @@ void hub_stop(struct hub *hub);
 void hub_destroy(struct hub *hub);
 /* The model or the health changed. */
 void hub_touch(struct hub *hub);
+/* They may have: what is no more than a pulse waits for the pages' next step. */
+void hub_note(struct hub *hub);
 /* Turns an exchange into a page of the stream. @cursor may be empty. False when there are
  * too many; the caller answers. */
 bool hub_add(struct hub *hub, struct exchange *exchange, struct slice cursor);

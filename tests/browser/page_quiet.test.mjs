@@ -82,6 +82,18 @@ scene("an agent that does something moves its strokes between the steps, too", a
 	await pulses(tools, (n) => Array(60).fill(2 + (n % 2)), ({ changes, steps }) => changes > steps);
 });
 
+scene("the strokes of a lane that says nothing move on with the clock", async ({ broker, open }) => {
+	const at = Math.floor(Date.now() / 10_000) - 20;
+	const activity = [...Array(59).fill(0), 30];
+	broker.publish({ lanes: [{ ...lanes.gemini, activity, activityMs: at * 10_000 }] });
+	const page = await open();
+	await page.waitForSelector(rowOf(lanes.gemini));
+	const asNow = ([row, at]) =>
+		document.querySelector(`${row} .spark path:not([class])`).getAttribute("d") ===
+			`M${(59 - (Math.floor(Date.now() / 10_000) - at)) * 2 + 0.5} 18v-16`;
+	await becomes(page, asNow, [rowOf(lanes.gemini), at]);
+});
+
 scene("what is held back never undoes what came after it", async ({ broker, open }) => {
 	const one = old(broker);
 	const page = await open();

@@ -214,6 +214,31 @@ test("a page that comes back with its cursor gets what it missed and no snapshot
 	await agent.close();
 });
 
+test("signs of life alone come joined, once in five seconds", async () => {
+	const crew = [];
+	for (let n = 0; n < 5; n++) {
+		const agent = await Harness.open(relay.url, home.owner), channel = channelId();
+		const lane = `${agent.id}/${channel}`;
+		await agent.send(agent.started_event(channel));
+		/* As of before, so that it is no stroke of these ten seconds. */
+		await agent.send(agent.event("turn_started", { promptId: "p", source: "owner", text: "go" }, { channel, turn: "t1" }), { replayed: true });
+		await page.until((message) => message.lanes?.some(({ id, state }) => id === lane && state === "working"));
+		crew.push({ agent, channel, lane });
+	}
+	const news = ({ health: { frameAtMs, completeMs, ...rest } }) => JSON.stringify(rest);
+	const from = page.messages.length, fromMs = Date.now();
+	for (const { agent, channel } of crew)
+		await agent.send(agent.event("turn_liveness", { elapsedMs: 1, openTools: 0, openPermissions: 0, intervalMs: 10_000 }, { channel, turn: "t1" }));
+	for (const { lane } of crew)
+		await until(() => page.messages.slice(from).some(({ lanes }) => lanes?.some(({ id, lastMs }) => id === lane && lastMs >= fromMs - 1000)), "its sign of life");
+	/* A quarter of a second before each full five; two clocks are compared. */
+	const steps = (ms) => Math.floor((ms + 250 + 5) / 5000);
+	const told = page.messages.filter((message, i) => i >= from && message.lanes && news(message) === news(page.messages[i - 1]));
+	assert.ok(!told.length || told.length <= steps(told.at(-1).now) - steps(fromMs - 10), `${told.length} messages`);
+	for (const { agent } of crew)
+		await agent.close();
+});
+
 test("a cursor of another start gets a snapshot", async () => {
 	const stale = await observer.page("00000000-1");
 	await stale.until((message) => message.snapshot);

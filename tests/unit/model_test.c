@@ -1127,25 +1127,110 @@ START_TEST(what_is_complete_in_all_is_the_least_of_the_agents_that_are_there)
 {
 	struct model *model = model_create();
 
-	assert_has(health(model), "\"completeMs\":null,\"gone\":0");
+	assert_has(health(model), "\"completeMs\":null");
+	assert_has(health(model), "\"gone\":0");
 	model_heard(model, claude, NOW);
 	assert_has(health(model), "\"completeMs\":null");
 	model_set_complete(model, claude, NOW - 5000, 0);
-	assert_has(health(model), "\"completeMs\":1796039995000,");
-	assert_has(snapshot(model),
-		   "\"completeMs\":1796039995000,\"missing\":0,\"gone\":0");
+	assert_has(health(model), "\"completeMs\":1796039995000");
+	assert_has(snapshot(model), "\"completeMs\":1796039995000}");
+	assert_has(snapshot(model), "\"missing\":0,\"gone\":0");
 	model_heard(model, codex, NOW);
 	model_tick(model, NOW);
 	assert_has(health(model), "\"completeMs\":null"); /* one claims nothing yet */
 	model_set_complete(model, codex, NOW - 9000, 3);
 	model_tick(model, NOW);
-	assert_has(health(model), "\"completeMs\":1796039991000,\"gone\":3");
+	assert_has(health(model), "\"completeMs\":1796039991000");
+	assert_has(health(model), "\"gone\":3");
 	/* Who is away does not hold the others; once all are, the last one counts. */
 	model_heard(model, claude, NOW + MODEL_ONLINE_MS + 1);
 	model_tick(model, NOW + MODEL_ONLINE_MS + 1);
-	assert_has(health(model), "\"completeMs\":1796039995000,");
+	assert_has(health(model), "\"completeMs\":1796039995000");
 	model_tick(model, NOW + 2 * MODEL_ONLINE_MS + 2);
-	assert_has(health(model), "\"completeMs\":1796039995000,");
+	assert_has(health(model), "\"completeMs\":1796039995000");
+	model_destroy(model);
+}
+END_TEST
+
+/* Of a lane that did nothing in these ten seconds: its events so far were at NOW. */
+#define LATER (NOW + 10000)
+
+static void live_on(struct model *model, unsigned seq)
+{
+	model_heard(model, claude, NOW + seq * 1000);
+	apply(model, make(EPOCH_A, seq, "turn_liveness", API, "t1", NULL,
+			  "{\"elapsedMs\":1,\"intervalMs\":10000}"));
+	model_set_complete(model, claude, NOW + seq * 1000, 0);
+	model_tick(model, LATER);
+}
+
+START_TEST(a_sign_of_life_is_no_news_but_comes_with_what_is)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	live_on(model, 3);
+	ck_assert(model_has_news(model, LATER));
+	(void)changes(model);
+	ck_assert(!model_changed(model));
+	ck_assert(!model_has_news(model, LATER));
+
+	live_on(model, 4);
+	ck_assert(model_changed(model));
+	ck_assert(!model_has_news(model, LATER));
+	ck_assert(model_has_news(model, NOW)); /* it did more than that just then */
+	assert_has(changes(model), "\"lastMs\":1796040000400");
+	assert_has(snapshot(model),
+		   "\"seenMs\":1796040004000,\"completeMs\":1796040004000");
+
+	live_on(model, 5);
+	model_set_complete(model, claude, NOW + 5000, 2);
+	ck_assert(model_has_news(model, LATER)); /* two frames are gone for good */
+	(void)changes(model);
+	live_on(model, 6);
+	model_tick(model, NOW + 2 * MODEL_ONLINE_MS);
+	ck_assert(model_has_news(model, LATER)); /* offline */
+	(void)changes(model);
+	ck_assert(!model_has_news(model, LATER));
+	model_destroy(model);
+}
+END_TEST
+
+START_TEST(what_a_harness_says_of_itself_is_news_if_it_is_new)
+{
+	static const char *const idle = "{\"turns\":[],\"control\":\"full\"}";
+	struct model *model = model_create();
+
+	begin_turn(model);
+	(void)changes(model);
+	apply(model, make(EPOCH_A, 3, "feed_state", NULL, NULL, NULL, idle));
+	ck_assert(model_has_news(model, LATER)); /* no turn runs any more */
+	(void)changes(model);
+	apply(model, make(EPOCH_A, 4, "feed_state", NULL, NULL, NULL, idle));
+	ck_assert(model_changed(model));
+	ck_assert(!model_has_news(model, LATER));
+	apply(model, make(EPOCH_A, 5, "turn_liveness", API, "t1", NULL,
+			  "{\"elapsedMs\":1,\"intervalMs\":10000}"));
+	ck_assert(model_has_news(model, LATER)); /* but one does */
+	(void)changes(model);
+	ask(model);
+	ck_assert(model_has_news(model, LATER));
+	model_destroy(model);
+}
+END_TEST
+
+/* Pages move strokes on by themselves. */
+START_TEST(the_newest_stroke_of_a_lane_says_when_it_was)
+{
+	struct model *model = model_create();
+
+	begin_turn(model);
+	model_tick(model, NOW + 25000);
+	assert_has(snapshot(model), "\"activityMs\":1796040000000,\"activity\":[0,");
+	assert_has(snapshot(model), ",0,1]");
+	(void)changes(model);
+	model_tick(model, NOW + 35000);
+	ck_assert(!model_changed(model));
 	model_destroy(model);
 }
 END_TEST
@@ -1162,7 +1247,7 @@ START_TEST(a_foreign_feed_claims_nothing_and_holds_nothing)
 	model_heard(model, codex, NOW);
 	model_set_complete(model, codex, NOW - 9000, 0);
 	model_tick(model, NOW);
-	assert_has(health(model), "\"completeMs\":1796039991000,");
+	assert_has(health(model), "\"completeMs\":1796039991000");
 	model_destroy(model);
 }
 END_TEST
@@ -1818,6 +1903,9 @@ int main(void)
 	tcase_add_test(live, a_login_that_is_needed_is_told_in_the_agents_words);
 	tcase_add_test(live, a_prompt_waits_in_its_lane_until_its_turn_starts);
 	tcase_add_test(live, the_same_call_five_times_in_a_row_is_stalled);
+	tcase_add_test(live, a_sign_of_life_is_no_news_but_comes_with_what_is);
+	tcase_add_test(live, what_a_harness_says_of_itself_is_news_if_it_is_new);
+	tcase_add_test(live, the_newest_stroke_of_a_lane_says_when_it_was);
 	tcase_add_test(live, a_silent_agent_is_stalled_until_it_speaks_or_the_turn_ends);
 	tcase_add_test(live, a_stopped_process_stalls_the_lanes_that_it_works_in);
 	tcase_add_loop_test(

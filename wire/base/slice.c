@@ -33,6 +33,15 @@ bool slice_ends(struct slice text, struct slice suffix)
 	       slice_eq(slice_sub(text, text.len - suffix.len, text.len), suffix);
 }
 
+uint64_t slice_hash(struct slice text, uint64_t seed)
+{
+	uint64_t hash = 0xcbf29ce484222325 ^ seed;
+
+	for (size_t i = 0; i < text.len; i++)
+		hash = (hash ^ (uint8_t)text.ptr[i]) * 0x100000001b3;
+	return hash;
+}
+
 size_t slice_find(struct slice text, char byte)
 {
 	const char *at = text.len ? memchr(text.ptr, byte, text.len) : NULL;

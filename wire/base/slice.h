@@ -25,6 +25,8 @@ bool slice_eq(struct slice a, struct slice b);
 int slice_compare(struct slice a, struct slice b);
 bool slice_starts(struct slice text, struct slice prefix);
 bool slice_ends(struct slice text, struct slice suffix);
+/* FNV-1a, from @seed on: only to see that what is written again came out the same. */
+uint64_t slice_hash(struct slice text, uint64_t seed);
 /* Offset of the first @byte, or text.len when there is none. */
 size_t slice_find(struct slice text, char byte);
 /* Offset of the first @needle (not empty), or text.len. */

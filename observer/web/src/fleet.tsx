@@ -2,7 +2,7 @@
 
 import { computed } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { fullTime, moment, Step, Tick } from "./clock";
+import { calm, fullTime, moment, Step, Tick } from "./clock";
 import { exact, plain, readable } from "./plain";
 import { Outcome, shape, State } from "./parts";
 import { routeTo } from "./session";
@@ -61,8 +61,14 @@ export function Since({ lane, short }: { lane: Lane; short?: boolean }) {
 /* Sixty strokes, ten seconds each; the resting line shows where nothing came, the
  * amber one where you are waited for. */
 const STROKE_MS = 10_000;
+const stroke = computed(() => Math.floor(calm.value / STROKE_MS));
+/* Those that a lane has counted, moved on to now. */
+function recent({ activity = [], activityMs }: Lane): number[] {
+	const passed = activityMs ? Math.max(0, stroke.value - Math.floor(activityMs / STROKE_MS)) : 0;
+	return [...activity.slice(passed), ...Array<number>(Math.min(passed, activity.length)).fill(0)];
+}
 function strokes(lane: Lane | undefined) {
-	const counts = lane?.activity ?? [];
+	const counts = lane ? recent(lane) : [];
 	const top = Math.max(4, ...counts);
 	const waits =
 		lane?.state === "needs-you" && lane.sinceMs
@@ -70,9 +76,11 @@ function strokes(lane: Lane | undefined) {
 			: counts.length;
 	const d = { busy: "", rest: "", wait: "" };
 	counts.forEach((count, i) => {
-		const of = i >= waits ? "wait" : count ? "busy" : "rest";
-		const height = { busy: Math.max(2, Math.round((16 * count) / top)), rest: 1, wait: 5 };
-		d[of] += `M${i * 2 + 0.5} 18v-${height[of]}`;
+		const at = `M${i * 2 + 0.5} 18v-`;
+		/* Always the same, for the others cover it. */
+		d.rest += `${at}1`;
+		if (i >= waits) d.wait += `${at}5`;
+		else if (count) d.busy += `${at}${Math.max(2, Math.round((16 * count) / top))}`;
 	});
 	return d;
 }

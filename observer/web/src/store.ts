@@ -92,7 +92,7 @@ class Table<T extends object> {
 }
 
 export const agents = new Table<Agent>((agent) => agent.id, ["seenMs", "completeMs"]);
-export const lanes = new Table<Lane>((lane) => lane.id, ["lastMs", "activity", "timeMs"]);
+export const lanes = new Table<Lane>((lane) => lane.id, ["lastMs", "activity", "activityMs", "timeMs"]);
 export const cards = new Table<Card>((card) => card.id);
 export const controls = new Table<Control>((control) => control.requestId);
 export const health = signal<Health>({});

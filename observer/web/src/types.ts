@@ -100,6 +100,8 @@ export interface Lane {
 		output?: number | null;
 	} | null;
 	activity?: number[];
+	/* When its newest began. */
+	activityMs?: number | null;
 	files?: { path: string; added: number; removed: number }[];
 }
 
