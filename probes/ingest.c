@@ -256,13 +256,14 @@ static void measure(enum arm arm, size_t agents, size_t runs, size_t total)
 /* Resident memory may move by so much from half-way to the end. */
 #define SOAK_SLACK_BYTES (1u << 20)
 
-/* The second number of /proc/self/statm is in pages. */
+/* Without the pages of files, which the system lets go and reads again as it likes. The
+ * second and third number of /proc/self/statm are pages, and those of them. */
 static size_t resident_bytes(void)
 {
 	char text[256] = "";
 	FILE *file = fopen("/proc/self/statm", "r");
-	struct slice rest, size, pages;
-	uint64_t count;
+	struct slice rest, size, pages, of_files;
+	uint64_t count, shared;
 
 	if (!file || !fgets(text, sizeof(text), file))
 		probe_fail("cannot read /proc/self/statm");
@@ -270,9 +271,11 @@ static size_t resident_bytes(void)
 	rest = slice_of(text);
 	if (!slice_take_until(&rest, ' ', &size) ||
 	    !slice_take_until(&rest, ' ', &pages) ||
-	    !slice_parse_u64(pages, SIZE_MAX, &count))
+	    !slice_take_until(&rest, ' ', &of_files) ||
+	    !slice_parse_u64(pages, SIZE_MAX, &count) ||
+	    !slice_parse_u64(of_files, count, &shared))
 		probe_fail("cannot read what /proc/self/statm says");
-	return (size_t)count * (size_t)sysconf(_SC_PAGESIZE);
+	return (size_t)(count - shared) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Chunks that merge, now and then a tool call that ends that and a request that is
