@@ -9,14 +9,14 @@ import WebSocket from "ws";
 import { makeAgent, makeKey, now, open, sign, telemetry } from "./support/keys.mjs";
 import { Relay, SimplePool } from "./support/nostr_tools.mjs";
 import { Peer } from "./support/peer.mjs";
-import { portToKeep, startRelay, stopRelay } from "./support/perch.mjs";
+import { fetchAlone, portToKeep, startRelay, stopRelay } from "./support/perch.mjs";
 import { assertMessage, information } from "./support/schemas.mjs";
 import { TIMEOUT_MS } from "./support/timeout.mjs";
 
 let relay, stores;
 before(async () => {
 	relay = await startRelay();
-	const answer = await fetch(relay.url.replace("ws:", "http:"), { headers: { accept: "application/nostr+json" } });
+	const answer = await fetchAlone(relay.url.replace("ws:", "http:"), { headers: { accept: "application/nostr+json" } });
 	stores = (await answer.json()).supported_nips.includes(9);
 });
 after(() => stopRelay(relay));
@@ -64,7 +64,7 @@ test("the schemas would notice a wrong message", () => {
 });
 
 test("the NIP-11 document is what its schema says", async () => {
-	const response = await fetch(relay.url.replace("ws:", "http:"), { headers: { accept: "application/nostr+json" } });
+	const response = await fetchAlone(relay.url.replace("ws:", "http:"), { headers: { accept: "application/nostr+json" } });
 	const document = await response.json();
 	assert.ok(information(document), JSON.stringify(information.errors));
 });

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { makeAgent, makeKey, now, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { logged, startRelay } from "./support/perch.mjs";
+import { fetchAlone, logged, startRelay } from "./support/perch.mjs";
 
 let folder;
 before(() => { folder = mkdtempSync(join(tmpdir(), "perch-disk-")); });
@@ -26,7 +26,7 @@ test("without room on the disk events are refused aloud, all else goes on, and r
 	const agent = makeAgent(owner);
 	const metricsUrl = /metrics on (http:\S+)/.exec(relay.stderr())[1];
 	const ready = async () => {
-		const answer = await fetch(metricsUrl.replace("/metrics", "/readyz"));
+		const answer = await fetchAlone(metricsUrl.replace("/metrics", "/readyz"));
 		return { status: answer.status, text: await answer.text() };
 	};
 	assert.deepEqual(await ready(), { status: 200, text: "ready\n" });
@@ -60,7 +60,7 @@ test("without room on the disk events are refused aloud, all else goes on, and r
 	assert.match(refused.text, /^the database cannot be written/);
 	await reader.settle();
 	assert.deepEqual(reader.inbox.filter(([verb]) => verb === "EVENT"), [], "what was not kept is not handed out");
-	const metrics = await (await fetch(metricsUrl)).text();
+	const metrics = await (await fetchAlone(metricsUrl)).text();
 	assert.match(metrics, /^perch_relay_commits_total [1-9]/m);
 	assert.match(metrics, /^perch_relay_commits_failed_total [1-9]/m);
 	assert.match(metrics, /^perch_relay_commit_seconds_count [1-9]/m);

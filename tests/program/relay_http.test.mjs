@@ -10,7 +10,7 @@ import WebSocket from "ws";
 import { authEvent, makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
 import { checkExposition } from "./support/metrics.mjs";
 import { Peer, upgrade } from "./support/peer.mjs";
-import { logged, portToKeep, spawnPerch, startRelay, stopRelay } from "./support/perch.mjs";
+import { fetchAlone, logged, portToKeep, spawnPerch, startRelay, stopRelay } from "./support/perch.mjs";
 
 let relay, http;
 before(async () => {
@@ -20,7 +20,7 @@ before(async () => {
 after(() => stopRelay(relay));
 
 async function info() {
-	const answer = await fetch(http, { headers: { accept: "application/nostr+json" } });
+	const answer = await fetchAlone(http, { headers: { accept: "application/nostr+json" } });
 	return answer.json();
 }
 
@@ -49,7 +49,7 @@ function assertDated(date, begin) {
 
 test("NIP-11 comes with its own type, for any origin, with the date", async () => {
 	const begin = Date.now();
-	const answer = await fetch(http, { headers: { accept: "text/html, application/nostr+json;q=0.9" } });
+	const answer = await fetchAlone(http, { headers: { accept: "text/html, application/nostr+json;q=0.9" } });
 	assert.equal(answer.status, 200);
 	assert.equal(answer.headers.get("content-type"), "application/nostr+json");
 	assert.equal(answer.headers.get("access-control-allow-origin"), "*");
@@ -62,7 +62,7 @@ test("NIP-11 comes with its own type, for any origin, with the date", async () =
 });
 
 test("OPTIONS is answered for CORS", async () => {
-	const answer = await fetch(http, { method: "OPTIONS" });
+	const answer = await fetchAlone(http, { method: "OPTIONS" });
 	assert.equal(answer.status, 204);
 	for (const name of ["origin", "headers", "methods"])
 		assert.ok(answer.headers.get(`access-control-allow-${name}`));
@@ -70,18 +70,18 @@ test("OPTIONS is answered for CORS", async () => {
 });
 
 test("a browser gets a short page, other paths 404, other methods 405, all dated", async () => {
-	const page = await fetch(http);
+	const page = await fetchAlone(http);
 	assert.equal(page.status, 200);
 	assert.match(await page.text(), new RegExp(`This is a Nostr relay[^]*perch agent --relay ${relay.url} -- COMMAND`));
-	const missing = await fetch(`${http}/elsewhere`);
+	const missing = await fetchAlone(`${http}/elsewhere`);
 	assert.equal(missing.status, 404);
-	const posted = await fetch(http, { method: "POST", body: "x" });
+	const posted = await fetchAlone(http, { method: "POST", body: "x" });
 	assert.equal(posted.status, 405);
 	for (const answer of [page, missing, posted])
 		assert.ok(answer.headers.get("date"));
-	const ready = await fetch(`${http}/readyz`);
+	const ready = await fetchAlone(`${http}/readyz`);
 	assert.deepEqual([ready.status, await ready.text()], [200, "ready\n"]);
-	const health = await fetch(`${http}/healthz`);
+	const health = await fetchAlone(`${http}/healthz`);
 	assert.equal(await health.text(), "ok\n");
 });
 
@@ -117,7 +117,7 @@ test("an upgrade to anything but WebSocket ends the connection", async () => {
 			`Connection: Upgrade, HTTP2-Settings\r\nUpgrade: ${protocol}\r\n${settings}\r\n`);
 		assert.doesNotMatch(answer, /^HTTP\/1.1 (101|200)/);
 	}
-	assert.equal((await fetch(`${http}/healthz`)).status, 200);
+	assert.equal((await fetchAlone(`${http}/healthz`)).status, 200);
 });
 
 test("NIP-42: a wrong answer gets OK false with the reason, and a right one still works", async () => {
@@ -177,7 +177,7 @@ test("NIP-11 says who may do what without AUTH", async () => {
 	for (const [args, expected] of [[[], [false, true]], [["--open"], [false, false]], [["--owners", "list"], [true, true]],
 		[["--owners", "list", "--open"], [false, false]]]) {
 		const other = await startRelay(args);
-		const { limitation } = await (await fetch(other.url.replace("ws:", "http:"),
+		const { limitation } = await (await fetchAlone(other.url.replace("ws:", "http:"),
 			{ headers: { accept: "application/nostr+json" } })).json();
 		assert.deepEqual([limitation.auth_required, limitation.restricted_writes], expected, args.join(" "));
 		await other.stop();
@@ -188,7 +188,7 @@ test("NIP-11 says how many frames are taken as it is now, not as it is by defaul
 	for (const [args, expected] of [[[], [100, 80]], [["--key-frames", "10"], [10, 8]], [["--key-frames", "500"], [500, 400]],
 		[["--owner-frames", "5"], [5, 4]], [["--key-frames", "0"], [undefined, 80]], [["--key-frames", "1"], [1, 0]]]) {
 		const other = await startRelay(args);
-		const { perch } = await (await fetch(other.url.replace("ws:", "http:"),
+		const { perch } = await (await fetchAlone(other.url.replace("ws:", "http:"),
 			{ headers: { accept: "application/nostr+json" } })).json();
 		assert.deepEqual([perch.frames_per_second, perch.backfill_per_second], expected, args.join(" "));
 		await other.stop();
@@ -257,7 +257,7 @@ test("frames, deliveries and how long both take are there for Prometheus", async
 		await writer.publish(telemetry(agent, owner.pub, `${i}`));
 	await writer.publish({ ...telemetry(agent, owner.pub, "forged"), sig: "0".repeat(128) });
 	const address = /metrics on (http:\S+)/.exec(other.stderr())[1];
-	const samples = checkExposition(await (await fetch(address)).text());
+	const samples = checkExposition(await (await fetchAlone(address)).text());
 	for (const [name, value] of Object.entries({ frames_total: 3, deliveries_total: 3, agents_bound: 1, connections: 2,
 		fan_out_seconds_count: 3, verify_seconds_count: 4, 'refused_total{reason="signature"}': 1 }))
 		assert.equal(samples.get(`perch_relay_${name}`), value, name);
@@ -275,13 +275,13 @@ test("metrics and health have a port of their own when asked for", async () => {
 	await peer.publish(sign(key, { kind: 22242 }));
 	await peer.settle();
 	const base = /metrics on (http:\/\/[\d.:]+)\/metrics/.exec(other.stderr())[1];
-	const text = await (await fetch(`${base}/metrics`)).text();
+	const text = await (await fetchAlone(`${base}/metrics`)).text();
 	assert.match(text, /^perch_relay_refused_total\{reason="kind"\} 1$/m);
 	assert.match(text, /^perch_relay_connections 1$/m);
 	checkExposition(text);
-	assert.equal(await (await fetch(`${base}/healthz`)).text(), "ok\n");
-	assert.equal((await fetch(base)).status, 404);
-	assert.equal((await fetch(`${other.url.replace("ws:", "http:")}/metrics`)).status, 404);
+	assert.equal(await (await fetchAlone(`${base}/healthz`)).text(), "ok\n");
+	assert.equal((await fetchAlone(base)).status, 404);
+	assert.equal((await fetchAlone(`${other.url.replace("ws:", "http:")}/metrics`)).status, 404);
 	await peer.close();
 	await other.stop();
 });

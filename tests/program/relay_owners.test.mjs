@@ -12,7 +12,7 @@ import { npubEncode } from "nostr-tools/nip19";
 import { attest, authEvent, control, makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
 import { Relay } from "./support/nostr_tools.mjs";
 import { Peer } from "./support/peer.mjs";
-import { logged, perchBin, startRelay, withRelay as withRelayOf } from "./support/perch.mjs";
+import { fetchAlone, logged, perchBin, startRelay, withRelay as withRelayOf } from "./support/perch.mjs";
 import { until } from "./support/up.mjs";
 
 let home; // of one test: its database and perch.conf
@@ -254,7 +254,7 @@ function bindInDatabase(owners, count) {
 	execFileSync("sqlite3", [join(home, "relay.db")], { input: `BEGIN; ${rows.join("\n")} COMMIT;` });
 }
 const bound = async (relay) => {
-	const metrics = await (await fetch(/metrics on (http:\S+)/.exec(relay.stderr())[1])).text();
+	const metrics = await (await fetchAlone(/metrics on (http:\S+)/.exec(relay.stderr())[1])).text();
 	return Number(/agents_bound (\d+)\n/.exec(metrics)[1]);
 };
 const hasSqlite = (() => {
@@ -354,7 +354,7 @@ test("SIGHUP takes up limits of perch.conf; a file that is wrong changes nothing
 		const key = makeKey(), peer = await Peer.as(relay.url, key);
 		conf("[relay]\nkey-reqs = 1\nkey-frames = 20\n");
 		await hup(relay, /owners read again/);
-		const { perch } = await (await fetch(relay.url.replace("ws:", "http:"), { headers: { accept: "application/nostr+json" } })).json();
+		const { perch } = await (await fetchAlone(relay.url.replace("ws:", "http:"), { headers: { accept: "application/nostr+json" } })).json();
 		assert.equal(perch.frames_per_second, 20);
 		const flood = async () => { // more than ten seconds' worth
 			for (let i = 0; i < 30; i++)

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 import { makeAgent, makeKey, sign, telemetry } from "./support/keys.mjs";
 import { Peer } from "./support/peer.mjs";
-import { logged, perchBin, startRelay, stopRelay } from "./support/perch.mjs";
+import { fetchAlone, logged, perchBin, startRelay, stopRelay } from "./support/perch.mjs";
 
 const library = join(dirname(perchBin), "tests/librefuse.so");
 const skip = !existsSync(library) && "librefuse.so is built with the unit tests";
@@ -24,7 +24,7 @@ const metricsUrl = (relay) => /metrics on (http:\S+)/.exec(relay.stderr())[1];
 test("a file system that turns read-only: storing is refused aloud, frames go on, and it keeps again when it can", { skip }, async () => {
 	const relay = await start(["--open"]);
 	const key = makeKey(), owner = makeKey(), agent = makeAgent(owner);
-	const ready = async () => (await fetch(metricsUrl(relay).replace("/metrics", "/readyz"))).status;
+	const ready = async () => (await fetchAlone(metricsUrl(relay).replace("/metrics", "/readyz"))).status;
 	const [peer, sender, reader] = [await Peer.open(relay.url), await Peer.as(relay.url, agent), await Peer.as(relay.url, owner)];
 	await reader.subscribe("frames", { kinds: [24200], "#p": [owner.pub] });
 	const events = [0, 1, 2].map((n) => sign(key, { kind: 1, content: `${n}` }));
@@ -36,7 +36,7 @@ test("a file system that turns read-only: storing is refused aloud, frames go on
 			[false, "error: the relay cannot use its database now, its log says why: try again later"]);
 	await logged(relay, /^warn relay: cannot [^\n]*\(Read-only file system\): [^\n]*relay\.db$/m);
 	assert.equal(await ready(), 503);
-	assert.match(await (await fetch(metricsUrl(relay))).text(), /^perch_relay_store_failing 1$/m);
+	assert.match(await (await fetchAlone(metricsUrl(relay))).text(), /^perch_relay_store_failing 1$/m);
 	const frame = telemetry(agent, owner.pub, "while nothing is kept");
 	assert.deepEqual((await sender.publish(frame)).slice(2), [true, "received by 1 reader"]);
 	assert.equal((await reader.next("EVENT", "frames"))[2].id, frame.id);
@@ -67,7 +67,7 @@ test("no descriptor in the whole system: who is connected is served, who comes w
 	allow("files");
 	await (await late).settle();
 	// The listener of the metrics is another one, and takes up its work as well.
-	assert.match(await (await fetch(metricsUrl(relay))).text(), /reason="files"\} [1-9]/);
+	assert.match(await (await fetchAlone(metricsUrl(relay))).text(), /reason="files"\} [1-9]/);
 	await Promise.all([sender, reader, await late].map((one) => one.close()));
 	await stopRelay(relay);
 });

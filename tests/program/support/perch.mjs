@@ -73,6 +73,11 @@ export async function startRelay(args = [], options) {
 	return { ...process, port, url: `ws://127.0.0.1:${port}` };
 }
 
+/** fetch() on a connection of its own: one that is kept the relay closes after five seconds, which is just when a process
+ * that was busy so long takes it up again. */
+export const fetchAlone = (url, { headers, ...options } = {}) =>
+	fetch(url, { headers: { connection: "close", ...headers }, ...options });
+
 /** Stops a relay that must end well and without a sanitizer's report. */
 export async function stopRelay(relay) {
 	assert.deepEqual(await relay.stop(), { code: 0, signal: null }, relay.stderr());
