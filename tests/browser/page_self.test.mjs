@@ -102,7 +102,7 @@ scene("the broker's and the harnesses' figures are lanes over the time the scree
 		});
 	Object.defineProperty(broker, "self", { get: () => (answers.length > 1 ? answers.shift() : answers[0]) });
 	const page = await open("/self");
-	await becomes(page, () => window.__perch.self.figures().length >= 3);
+	await becomes(page, () => window.__perch.self.figures?.().length >= 3);
 	await drawn(page);
 	const [a, b, c] = await told(page);
 	assert.deepEqual(a.broker, { messages: 1234, messageBytes: 567_890, ringBytes: 90_000, rowBytes: 7_000_000, spanBytes: 123_456, missing: 0 });
@@ -123,7 +123,7 @@ scene("the broker's and the harnesses' figures are lanes over the time the scree
 	await page.waitForSelector(".fleet-row");
 	const before = (await told(page)).length;
 	await chord(page, "g", "p");
-	await becomes(page, (before) => window.__perch.self.figures().length > before, before);
+	await becomes(page, (before) => window.__perch.self.figures?.().length > before, before);
 	await drawn(page);
 	assert.deepEqual((await steps()).slice(0, 4), [0, 24, 6, 0]);
 });
@@ -142,7 +142,7 @@ scene("a broker that does not answer is a sentence, and the page's own phases st
 scene("axe finds nothing on the self screen, in both themes, wide and on a phone; the phone fits", async (tools) => {
 	tools.broker.publish({ agents: [agent(0, { missing: 3 })] });
 	const page = await openSelf(tools);
-	await becomes(page, () => window.__perch.self.figures().length > 1);
+	await becomes(page, () => window.__perch.self.figures?.().length > 1);
 	await page.evaluate(axe);
 	for (const [width, height] of [[1440, 900], [375, 667]])
 		for (const colorScheme of ["dark", "light"]) {
