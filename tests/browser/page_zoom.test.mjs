@@ -272,7 +272,7 @@ scene(
 				const { top } = view.getBoundingClientRect();
 				return [...view.querySelectorAll(".entry")].find(
 					(e) => e.getBoundingClientRect().bottom > top + 1,
-				).dataset.row;
+				)?.dataset.row;
 			});
 		const was = await first();
 		for (const there of [".entry-raw .raw-line", ".entry-story", ".entry-body .prose"]) {

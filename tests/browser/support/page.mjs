@@ -6,7 +6,7 @@ import { after, before, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { TIMEOUT_MS } from "../../program/support/timeout.mjs";
 import { openBrowser } from "./chromium.mjs";
-import { FakeBroker } from "./fake-broker.mjs";
+import { FakeBroker, pageAssets } from "./fake-broker.mjs";
 import { lanes, populate, renew } from "./scene.mjs";
 
 /* A test has several waits. */
@@ -16,6 +16,8 @@ const TEST_MS = 5 * TIMEOUT_MS;
 export function pageTests({ init, ...options } = {}) {
 	let browser;
 	before(async () => {
+		/* Else the first page of all has to be built within the time that it has to come. */
+		pageAssets();
 		browser = await openBrowser(options);
 		if (init) await browser.context.addInitScript(init);
 	});
