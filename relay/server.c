@@ -446,18 +446,34 @@ static bool wants_nip11(struct lws *wsi)
 	       strcasestr(accept, "application/nostr+json") != NULL;
 }
 
+/* None is wanted; and one that comes right behind another request has lws 4.1 go round
+ * for ever (lws_http_action()). */
+static bool has_body(struct lws *wsi)
+{
+	char length[24];
+
+	return lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0 &&
+	       (!http_header(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH, length,
+			     sizeof(length)) ||
+		strcmp(length, "0") != 0);
+}
+
 static int on_http(struct server *server, struct lws *wsi, struct session *session,
 		   const char *path)
 {
-	bool is_metrics = visitor_of(wsi)->is_metrics;
+	const bool is_metrics = visitor_of(wsi)->is_metrics;
+	const bool is_options = lws_hdr_total_length(wsi, WSI_TOKEN_OPTIONS_URI) > 0;
 
-	if (lws_hdr_total_length(wsi, WSI_TOKEN_OPTIONS_URI) > 0)
-		return http_respond_text(wsi, &session->answer, HTTP_STATUS_NO_CONTENT,
-					 "");
-	if (lws_hdr_total_length(wsi, WSI_TOKEN_GET_URI) == 0 &&
+	if (!is_options && lws_hdr_total_length(wsi, WSI_TOKEN_GET_URI) == 0 &&
 	    lws_hdr_total_length(wsi, WSI_TOKEN_HEAD_URI) == 0)
 		return http_refuse(wsi, HTTP_STATUS_METHOD_NOT_ALLOWED,
 				   SLICE("GET, HEAD and OPTIONS only\n"));
+	if (has_body(wsi))
+		return http_refuse(wsi, HTTP_STATUS_BAD_REQUEST,
+				   SLICE("a request here has no body\n"));
+	if (is_options)
+		return http_respond_text(wsi, &session->answer, HTTP_STATUS_NO_CONTENT,
+					 "");
 	if (strcmp(path, "/healthz") == 0)
 		return http_respond_text(wsi, &session->answer, HTTP_STATUS_OK, "ok\n");
 	if (strcmp(path, "/readyz") == 0)

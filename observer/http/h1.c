@@ -34,6 +34,7 @@ struct h1_exchange {
 	struct slice pending; /* of an answer or a piece: not yet written */
 	struct buf answer;    /* what it points into, if it is ours */
 	bool dispatched;      /* the handler has it */
+	bool body_ended;
 	bool answering;
 	bool closing;        /* after the answer: its body stays unread */
 	bool dropped;        /* others needed the room: it ends */
@@ -481,17 +482,31 @@ static int on_body(struct session *session, struct slice piece)
 
 	if (exchange)
 		tell_time(exchange->server);
-	if (exchange && exchange->base.request.length == HTTP_LENGTH_OK)
+	/* Who is answered before it, as all methods but POST are, has it dropped. */
+	if (exchange && !exchange->dispatched &&
+	    exchange->base.request.length == HTTP_LENGTH_OK)
 		(void)exchange_take_body(&exchange->base, piece);
 	return 0;
 }
 
-static void on_body_end(struct session *session)
+/* Of a body that comes right behind another request lws 4.1 reads the wrong bytes, and
+ * says without end that it was all (lws_http_action()): that ends the connection. Nothing
+ * has a time limit any more when it says so. */
+static int on_body_end(struct session *session)
 {
 	struct h1_exchange *exchange = session->exchange;
 
-	if (exchange && !exchange->dispatched)
+	if (!exchange)
+		return 0;
+	if (exchange->body_ended)
+		return -1;
+	exchange->body_ended = true;
+	if (!exchange->dispatched)
 		dispatch(exchange);
+	else
+		lws_set_timeout(exchange->wsi, PENDING_TIMEOUT_HTTP_CONTENT,
+				exchange->answering ? ANSWER_READ_S : ANSWER_S);
+	return 0;
 }
 
 static void on_late(struct session *session)
@@ -615,8 +630,7 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 	case LWS_CALLBACK_HTTP_BODY:
 		return on_body(session, (struct slice){in, len});
 	case LWS_CALLBACK_HTTP_BODY_COMPLETION:
-		on_body_end(session);
-		return 0;
+		return on_body_end(session);
 	case LWS_CALLBACK_TIMER:
 		if (session)
 			on_late(session);

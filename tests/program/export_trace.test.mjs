@@ -80,6 +80,8 @@ test("a trace has every turn, call and wait where a reader of Chrome's traces fi
 		at("one", 9000, "acp_read", ended("c3")),
 		at("one", 10000, "turn_completed", { promptId: "p1", stopReason: "end_turn" }),
 		at("two", 10000, "turn_started", { promptId: "p2", source: "owner", text: "Do \"two\" \u2713" }),
+		at("two", 10000, "acp_read", call("d0", "   ")),
+		at("two", 11000, "acp_read", ended("d0")),
 		at("two", 11000, "acp_read", call("d1", "git log")),
 		at("two", 12000, "acp_read", ended("d1")),
 		at("two", 12000, "turn_completed", { promptId: "p2", stopReason: "end_turn" }),
@@ -111,6 +113,7 @@ test("a trace has every turn, call and wait where a reader of Chrome's traces fi
 		[5000, 8000, "tool", "npm ci", undefined, `${name} (2)`],
 		[6000, 9000, "tool", "du", undefined, `${name} (3)`],
 		[10000, 12000, "turn", "Do \"two\" \u2713", undefined, name],
+		[10000, 11000, "tool", "Shell", "Do \"two\" \u2713", name], // a command of blanks has no name
 		[11000, 12000, "tool", "git log", "Do \"two\" \u2713", name],
 	]);
 	await agent.close();

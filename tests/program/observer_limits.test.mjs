@@ -44,6 +44,27 @@ test("a body that its sender may not send is not waited for", async () => {
 	assert.match(await ending(socket), /^HTTP\/1\.1 401 /);
 });
 
+test("a body that no method asks for is dropped", async () => {
+	for (const [method, status] of [["PUT", 405], ["PATCH", 405], ["DELETE", 405], ["GET", 200], ["HEAD", 200]]) {
+		const socket = connect();
+		socket.write(`${method} /healthz HTTP/1.1\r\nHost: 127.0.0.1:${observer.port}\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n${"x".repeat(300000)}`);
+		assert.match(await ending(socket), new RegExp(`^HTTP/1\\.1 ${status} `), method);
+	}
+	assert.equal((await observer.get("/healthz")).status, 200);
+});
+
+test("a body right behind another request ends its connection, and nothing else", async () => {
+	const first = `GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:${observer.port}\r\n\r\n`;
+	const body = "Content-Length: 5\r\n\r\nhello", host = `Host: 127.0.0.1:${observer.port}\r\n`;
+	for (const second of [post(5) + "hello", post(5, bearer()) + "hello", post(70000, bearer()) + " ".repeat(70000),
+		`PUT / HTTP/1.1\r\n${host}${body}`, `GET / HTTP/1.1\r\n${host}${body}${first}`, `HEAD / HTTP/1.1\r\n${host}${body}`]) {
+		const socket = connect();
+		socket.write(first + second);
+		assert.match(await ending(socket), /^HTTP\/1\.1 200 /, second.slice(0, 60));
+		assert.equal((await observer.get("/healthz")).status, 200);
+	}
+});
+
 test("a request that never ends is ended, also when it goes on byte by byte", { timeout: 120000 }, async () => {
 	const begins = [post(100, bearer()), post(100, bearer()), "GET /healthz HTTP/1.1\r\nX: ", "GET /healthz HTTP/1.1\r\nX: "];
 	const sockets = begins.map((begin) => {

@@ -85,6 +85,15 @@ test("a browser gets a short page, other paths 404, other methods 405, all dated
 	assert.equal(await health.text(), "ok\n");
 });
 
+test("a request with a body is refused and ends its connection, also right behind another", async () => {
+	const health = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+	for (const method of ["GET", "HEAD", "OPTIONS", "POST", "PUT"]) {
+		const text = await rawHttp(`${health}${method} /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello${health}`);
+		assert.deepEqual(text.match(/^HTTP\S+ \d+/gm), ["HTTP/1.1 200", `HTTP/1.1 ${/^P/.test(method) ? 405 : 400}`], method);
+		assert.equal((await fetch(`${http}/healthz`)).status, 200);
+	}
+});
+
 test("the WebSocket handshake is dated too", async () => {
 	const begin = Date.now(), socket = new WebSocket(relay.url);
 	const [response] = await once(socket, "upgrade");

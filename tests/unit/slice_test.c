@@ -57,7 +57,9 @@ START_TEST(fields_are_taken_up_to_a_byte)
 	assert_slice_eq(field, "");
 	ck_assert(slice_take_until(&text, ',', &field));
 	assert_slice_eq(field, "b");
+	/* Nothing is what is taken then, for whoever does not ask. */
 	ck_assert(!slice_take_until(&text, ',', &field));
+	assert_slice_eq(field, "");
 }
 END_TEST
 

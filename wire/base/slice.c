@@ -88,6 +88,7 @@ bool slice_take_until(struct slice *text, char byte, struct slice *out)
 {
 	const size_t at = slice_find(*text, byte);
 
+	*out = SLICE_EMPTY;
 	if (!text->len)
 		return false;
 	*out = slice_sub(*text, 0, at);
