@@ -11,7 +11,10 @@
  *                  is the same, and what is narrower is twice as much
  *   hours          twelve hours of one busy agent's transcript, an hour a round: heap, DOM
  *   idle           CPU of the page's process and the observer while agents work and say little;
- *                  beside it that of the rest of Chromium, whose own screens have renderers too
+ *                  beside it that of the rest of Chromium, whose own screens have renderers too,
+ *                  and how many messages the stream had
+ *   idle_floor     the same while a page of the same origin is open that holds two letters: what
+ *                  Chromium takes for itself. For comparison: what is bounded is all of idle
  *   idle_trace     what the page does in a second of that: CPU ms of its main thread by what
  *                  for, frames, and nodes laid out (tracing costs some itself)
  *
@@ -522,6 +525,40 @@ function readIdleTrace(trace, seconds, address) {
 	return { pid: Number(thread.split(" ")[0]), ...found, frames_s: Number((frames / seconds).toFixed(2)), laid_out_s: Number((laidOut / seconds).toFixed(1)) };
 }
 
+/* The renderer that a page is in: the one that works when the page does. */
+async function rendererOf(session, page) {
+	const pids = [...processesBelow(session.server.process().pid)].filter(([, is]) => is === "renderer").map(([pid]) => pid);
+	const before = pids.map(cpuMs);
+	/* So much work, not so long: others may have the processors. */
+	await page.evaluate(() => {
+		let sum = 0;
+		for (let i = 0; i < 5e8; i++) sum = (sum + i) | 0;
+		return sum;
+	});
+	const spent = pids.map((pid, i) => cpuMs(pid) - before[i]);
+	return pids[spent.indexOf(Math.max(...spent))];
+}
+
+/* CPU of the renderer @pid, the observer and the rest while @some live, in % of a core. */
+async function liveCosts(session, observer, some, pid) {
+	const pids = processesBelow(session.server.process().pid);
+	const cpu = () => Object.fromEntries([["observer", cpuMs(observer.child.pid)], ...[...pids.keys()].map((pid) => [pid, cpuMs(pid)])]);
+	const made = async () => (await observer.get("/api/self")).json().broker.messages;
+	const [messages, before, startMs] = [await made(), cpu(), Date.now()];
+	await live(some, Math.max(LIVENESS_MS, 1000 * seconds));
+	const after = cpu();
+	const tookMs = Date.now() - startMs;
+	const percent = (...of) =>
+		Number(of.reduce((sum, name) => sum + (100 * (after[name] - before[name])) / tookMs, 0).toFixed(2));
+	const others = (kind) => [...pids].filter(([other, is]) => is === kind && other !== pid).map(([other]) => other);
+	return {
+		value: percent(pid, "observer"), unit: "% of a core",
+		page: percent(pid), observer: percent("observer"), compositor: percent(...others("gpu-process")),
+		browser: percent(...others("browser")), other_renderers: percent(...others("renderer")),
+		messages_min: Number(((60_000 * ((await made()) - messages)) / tookMs).toFixed(1)),
+	};
+}
+
 /* CPU of what waits: 20 agents in a turn, each of which says every ten seconds that it lives. */
 async function idle(session, agents, observer) {
 	const some = agents.slice(0, streaming);
@@ -533,31 +570,24 @@ async function idle(session, agents, observer) {
 	}
 	const page = await session.page("/");
 	await until(page, (count) => document.querySelectorAll('.fleet-row[data-state="working"]').length === count, some.length, "working agents");
+	const renderer = await rendererOf(session, page);
 	await pause(6000);
-	const pids = processesBelow(session.server.process().pid);
-	const cpu = () => Object.fromEntries([["observer", cpuMs(observer.child.pid)], ...[...pids.keys()].map((pid) => [pid, cpuMs(pid)])]);
-	const [before, startMs] = [cpu(), Date.now()];
-	const windowMs = Math.max(LIVENESS_MS, 1000 * seconds);
-	await live(some, windowMs);
-	const after = cpu();
-	const tookMs = Date.now() - startMs;
+	const costs = await liveCosts(session, observer, some, renderer);
 	await session.browser.startTracing(page, { categories: ["toplevel", "devtools.timeline", "v8.execute"] });
 	const tracedMs = Date.now();
 	await live(some, LIVENESS_MS);
 	const traced = (Date.now() - tracedMs) / 1000;
 	const { pid, ...steps } = readIdleTrace(String(await session.browser.stopTracing()), traced, session.address);
-	if (!pids.has(pid)) fail("the trace is of no process of the browser");
-	const percent = (...of) =>
-		Number(of.reduce((sum, name) => sum + (100 * (after[name] - before[name])) / tookMs, 0).toFixed(2));
-	const others = (kind) => [...pids].filter(([other, is]) => is === kind && other !== pid).map(([other]) => other);
-	note("idle", {
-		agents: agentCount, working: some.length,
-		value: percent(pid, "observer"), unit: "% of a core",
-		page: percent(pid), observer: percent("observer"), compositor: percent(...others("gpu-process")),
-		browser: percent(...others("browser")), other_renderers: percent(...others("renderer")),
-	});
+	if (pid !== renderer) fail("the trace is of another process");
+	note("idle", { agents: agentCount, working: some.length, ...costs });
 	note("idle_trace", { working: some.length, ...steps });
 	await page.close();
+	const blank = await session.context.newPage();
+	await blank.goto(`${session.address}healthz`);
+	const floor = await rendererOf(session, blank);
+	await pause(6000);
+	note("idle_floor", { working: some.length, ...(await liveCosts(session, observer, some, floor)) });
+	await blank.close();
 }
 
 /* What the relay took comes to the observer by another connection. */
