@@ -1211,7 +1211,7 @@ START_TEST(what_a_harness_says_of_itself_is_news_if_it_is_new)
 	ck_assert(!model_has_news(model, LATER));
 	apply(model, make(EPOCH_A, 5, "turn_liveness", API, "t1", NULL,
 			  "{\"elapsedMs\":1,\"intervalMs\":10000}"));
-	ck_assert(model_has_news(model, LATER)); /* but one does */
+	ck_assert(model_has_news(model, LATER)); /* it is idle since that moment */
 	(void)changes(model);
 	ask(model);
 	ck_assert(model_has_news(model, LATER));

@@ -15,14 +15,15 @@ export type Link =
 
 /* Whether two things say the same but for @pulse, what moves with every frame: when it was last
  * heard of. Not that it was never heard of. */
-function alike<T extends object>(a: T, b: T, pulse: ReadonlySet<PropertyKey>): boolean {
-	const still = (name: string, value: unknown) => (pulse.has(name) ? !value : value);
-	for (const key of new Set([...Object.keys(a), ...Object.keys(b)]) as Set<keyof T & string>)
-		if (
-			still(key, a[key]) !== still(key, b[key]) &&
-			JSON.stringify(a[key], still) !== JSON.stringify(b[key], still)
-		)
-			return false;
+function alike(a: unknown, b: unknown, pulse: ReadonlySet<PropertyKey>): boolean {
+	if (a === b) return true;
+	if (!a || !b || typeof a !== "object" || typeof b !== "object" || Array.isArray(a) !== Array.isArray(b))
+		return false;
+	const [x, y] = [a, b] as Record<string, unknown>[];
+	for (const key in x)
+		if (pulse.has(key) ? !x[key] !== !y![key] : !alike(x[key], y![key], pulse)) return false;
+	for (const key in y)
+		if (!(key in x!) && (pulse.has(key) ? y[key] : y[key] !== undefined)) return false;
 	return true;
 }
 
