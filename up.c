@@ -343,7 +343,9 @@ static void turn(struct up *up, int timeout_ms)
 		if (info.ssi_signo == SIGCHLD) {
 			reap(up);
 		} else {
-			up->interrupted_twice = up->stopping;
+			/* Kernel and shell may both tell that the terminal goes. */
+			if (info.ssi_signo != SIGHUP)
+				up->interrupted_twice = up->stopping;
 			up->stopping = true;
 		}
 	}
@@ -622,15 +624,19 @@ static bool attach(struct up *up, long holder, const char *state_path, struct er
 	return true;
 }
 
+/* A signal that is blocked is kept for us even where it is ignored: SIGHUP is left to
+ * nohup. */
 static bool watch_signals(struct up *up, struct err *err)
 {
+	struct sigaction action;
 	sigset_t set;
 
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGCHLD);
 	(void)sigaddset(&set, SIGINT);
 	(void)sigaddset(&set, SIGTERM);
-	(void)sigaddset(&set, SIGHUP);
+	if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+		(void)sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return err_errno(err, "cannot block signals");
 	up->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);

@@ -460,8 +460,10 @@ static void pass_on(struct pump *pump, const siginfo_t *info)
 		copy_size(pump); /* which sends the signal there */
 		return;
 	}
-	/* From the terminal the command has it already, unless it has its own. */
-	if (info->si_code == SI_KERNEL && pump->master < 0)
+	/* From the terminal the command has it already, unless it has its own; that the
+	 * terminal has gone only the leader of its session is told. */
+	if (info->si_code == SI_KERNEL && pump->master < 0 &&
+	    (info->si_signo != SIGHUP || getsid(0) != getpid()))
 		return;
 	(void)kill(pump->child, info->si_signo);
 }

@@ -8,7 +8,7 @@ import { startAgent } from "./support/faults.mjs";
 import { scriptedAgent } from "./support/harness.mjs";
 import { envOf, makeHome, startObserver } from "./support/observer.mjs";
 import { logged, perchBin, startRelay } from "./support/perch.mjs";
-import { isAlive, until } from "./support/up.mjs";
+import { childrenOf, isAlive, until } from "./support/up.mjs";
 
 const GOES_ON = /^info signal: SIGHUP: there is nothing to read again, going on$/m;
 
@@ -83,6 +83,35 @@ for (const [name, [args, ready, stops]] of Object.entries(programs)) {
 		home.remove();
 	});
 }
+
+const noScript = !hasScript && "there is no script";
+
+test("a command that is watched goes with its terminal", { skip: noScript, timeout: 120000 }, async () => {
+	const home = makeHome(), relay = await startRelay(), file = join(home.dir, "child");
+	const one = await inTerminal(home, [], ["run", "--relay", relay.url, "--", "sh", "-c", `echo $$ > ${file}; exec sleep 1000`]);
+	const child = () => existsSync(file) && Number(readFileSync(file, "utf8"));
+	await until(child, "the command").finally(one.close);
+	await until(() => !isAlive(child()) && !isAlive(one.pid()), "its end");
+	await relay.stop();
+	home.remove();
+});
+
+test("nohup is heeded by perch up, and by what it starts", { skip: noScript, timeout: 120000 }, async () => {
+	const home = makeHome(), log = ["--log-level", "info"];
+	const one = await inTerminal(home, ["nohup"], ["up", "--listen", "127.0.0.1:0", "--relay-listen", "127.0.0.1:0", ...log]);
+	await one.ready(/serving the page/).finally(one.close);
+	const pid = one.pid(), parts = childrenOf(pid);
+	assert.equal(parts.length, 2);
+	/* The same moment takes the terminal from it and tells it so. */
+	await until(() => readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ")[4] === "0", "the terminal to be gone");
+	process.kill(pid, "SIGHUP");
+	const told = (what) => BigInt(`0x${new RegExp(`^${what}:\\s+(\\w+)$`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]}`) & 1n;
+	assert.deepEqual([told("SigIgn"), told("SigBlk"), told("ShdPnd")], [1n, 0n, 0n]);
+	assert.ok([pid, ...parts].every(isAlive));
+	process.kill(pid, "SIGTERM");
+	await until(() => ![pid, ...parts].some(isAlive), "its end");
+	home.remove();
+});
 
 test("nohup is heeded", { skip: !hasScript && "there is no script", timeout: 120000 }, async () => {
 	const home = makeHome(), [args, ready] = programs.observer, one = await inTerminal(home, ["nohup"], args("ws://127.0.0.1:1"));

@@ -103,13 +103,21 @@ static uint32_t code_point(struct slice sequence)
 	return point;
 }
 
-/* Characters that move the cursor, end the line or reorder what stands around them. */
+/* Characters that move the cursor, end the line, reorder what stands around them or hide:
+ * controls, zero width, bidi, tags. */
 static bool is_unsafe(uint32_t point)
 {
-	return point < 0x20 || (point >= 0x7f && point <= 0x9f) || point == 0x061c ||
-	       (point >= 0x200b && point <= 0x200f) ||
-	       (point >= 0x2028 && point <= 0x202e) ||
-	       (point >= 0x2060 && point <= 0x206f) || point == 0xfeff;
+	static const uint32_t ranges[][2] = {
+		{0x0, 0x1f},      {0x7f, 0x9f},       {0xad, 0xad},
+		{0x61c, 0x61c},   {0x180e, 0x180e},   {0x200b, 0x200f},
+		{0x2028, 0x202e}, {0x2060, 0x206f},   {0xfeff, 0xfeff},
+		{0xfff9, 0xfffb}, {0xe0000, 0xe007f}, {0xe0100, 0xe01ef},
+	};
+
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(*ranges); i++)
+		if (point >= ranges[i][0] && point <= ranges[i][1])
+			return true;
+	return false;
 }
 
 /* The next character of @text, or its next byte when that is no safe character. */
