@@ -957,7 +957,9 @@ static void on_request(void *ctx, struct exchange *exchange)
 		return;
 	}
 	exchange_trust(exchange);
-	if (has_body(exchange))
+	if (!exchange_query_fits(exchange))
+		refuse(exchange, 400, "a parameter is at most 2048 bytes");
+	else if (has_body(exchange))
 		route_api(api, exchange);
 }
 

@@ -250,7 +250,7 @@ static bool write_pending(struct h1_exchange *exchange)
 		if (lws_write(exchange->wsi, piece, len, LWS_WRITE_HTTP) < 0)
 			return false;
 		*pending = slice_sub(*pending, len, pending->len);
-		exchange_moved(&exchange->base);
+		exchange_moved(&exchange->base, len);
 	}
 	if (pending->len || lws_partial_buffered(exchange->wsi))
 		(void)lws_callback_on_writable(exchange->wsi);
@@ -362,7 +362,7 @@ static void copy_custom(struct h1_exchange *exchange, enum http_header which,
 
 static void copy_query(struct h1_exchange *exchange)
 {
-	char piece[HTTP_QUERY_MAX];
+	char piece[BROKER_HEADER_MAX];
 	int len;
 
 	for (int i = 0; (len = lws_hdr_copy_fragment(exchange->wsi, piece, sizeof(piece),

@@ -226,7 +226,7 @@ static int send_body(nghttp2_session *nghttp2, nghttp2_frame *frame, const uint8
 	(void)buf_append(session->out, piece);
 	stream->sent += len;
 	stream->since_ms = session->now_ms;
-	exchange_moved(&stream->base);
+	exchange_moved(&stream->base, len);
 	if (stream->base.streaming && stream->sent == stream->body.len)
 		drop_answer(stream);
 	return 0;

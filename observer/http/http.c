@@ -12,12 +12,17 @@
 
 /* ---- the budget ---- */
 
+/* Whoever takes less than that in BROKER_STALLED_S does not read: byte by byte an answer
+ * is held for days. Our choice. */
+#define MOVED_LEAST 4096
+
 static void list(struct exchange *exchange)
 {
 	struct http_budget *budget = exchange->budget;
 
 	exchange->is_listed = true;
 	exchange->moved_ms = budget->now_ms;
+	exchange->moved = 0;
 	exchange->before = budget->last;
 	exchange->behind = NULL;
 	*(budget->last ? &budget->last->behind : &budget->first) = exchange;
@@ -37,9 +42,10 @@ static void unlist(struct exchange *exchange)
 		exchange->before;
 }
 
-void exchange_moved(struct exchange *exchange)
+void exchange_moved(struct exchange *exchange, size_t bytes)
 {
-	if (!exchange->is_listed)
+	exchange->moved += bytes;
+	if (!exchange->is_listed || exchange->moved < MOVED_LEAST)
 		return;
 	unlist(exchange);
 	list(exchange);
@@ -173,6 +179,16 @@ void exchange_set_header(struct exchange *exchange, enum http_header which,
 const struct http_request *exchange_request(const struct exchange *exchange)
 {
 	return &exchange->request;
+}
+
+bool exchange_query_fits(const struct exchange *exchange)
+{
+	struct slice rest = buf_slice(&exchange->query), pair;
+
+	while (slice_take_until(&rest, '\0', &pair))
+		if (pair.len > HTTP_QUERY_MAX)
+			return false;
+	return true;
 }
 
 bool exchange_query(struct exchange *exchange, const char *name, struct buf *out)

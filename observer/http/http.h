@@ -75,6 +75,8 @@ struct http_handler {
 
 /* Lives until the exchange is answered or gone. */
 const struct http_request *exchange_request(const struct exchange *exchange);
+/* False: some query parameter is longer than one may be; it would not be there. */
+bool exchange_query_fits(const struct exchange *exchange);
 /* One query parameter, decoded, into @out (cleared); false when it is not there. */
 bool exchange_query(struct exchange *exchange, const char *name, struct buf *out);
 /* What was asked for, for the figures: a static word. */

@@ -6,7 +6,7 @@
 /* What http.c shares with whatever brings requests. */
 
 #define HTTP_FIELDS_MAX 24  /* headers of an answer */
-#define HTTP_QUERY_MAX 2048 /* bytes of one parameter */
+#define HTTP_QUERY_MAX 2048 /* bytes of one parameter, with its name */
 
 /* How an answer goes out. @fields are all headers, of exchange_begin() all but those that
  * frame a body of unknown length; they end with a NULL name. A body that @lasts need not
@@ -38,7 +38,8 @@ struct exchange {
 	struct exchange *before,
 		*behind; /* in the budget's list, while it has an answer */
 	bool is_listed;
-	int64_t moved_ms; /* when some of the answer was last taken */
+	int64_t moved_ms; /* when enough of the answer was last taken */
+	size_t moved;     /* bytes of it since */
 	bool streaming;
 	struct http_stream stream;
 	void (*on_gone)(void *ctx);
@@ -60,8 +61,8 @@ bool exchange_take_body(struct exchange *exchange, struct slice piece);
 /* Takes @bytes of the budget for an answer, or a piece of one; false: there are none
  * left. What is not given back before goes back with exchange_finish(). */
 bool exchange_spend(struct exchange *exchange, size_t bytes);
-/* Some of it was taken. */
-void exchange_moved(struct exchange *exchange);
+/* So much of it was taken. */
+void exchange_moved(struct exchange *exchange, size_t bytes);
 void exchange_give_back(struct exchange *exchange, size_t bytes);
 /* Answers a request that did not come to its end in BROKER_REQUEST_S. */
 void exchange_respond_late(struct exchange *exchange);

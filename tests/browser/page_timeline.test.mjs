@@ -442,6 +442,32 @@ scene("the right button draws a range over the lanes; without a way it has the m
 	assert.deepEqual((await perch(page)).range, range);
 });
 
+scene("a range that is drawn ends with its button, also where another is down or the way leaves the lanes", async (tools) => {
+	const page = await openTimeline(tools);
+	const [x, y] = middle(await span(page, "vitest run", lanes.codex));
+	await page.mouse.move(x, y);
+	await page.mouse.down({ button: "right" });
+	await page.mouse.move(x + 60, y);
+	await page.mouse.down({ button: "left" });
+	await page.mouse.up({ button: "right" });
+	await page.mouse.move(x + 90, y);
+	await page.mouse.up({ button: "left" });
+	await until(page, "(it) => it.ranges.length === 1");
+	const { range } = await perch(page);
+	await page.mouse.move(x + 160, y);
+	await drawn(page);
+	assert.deepEqual((await perch(page)).range, range);
+	/* Beyond the lanes there is no time to draw it over. */
+	await page.mouse.move(x, y);
+	await page.mouse.down({ button: "right" });
+	await page.mouse.move(x - 60, y);
+	await page.mouse.move(0, 0);
+	await page.mouse.up({ button: "right" });
+	await until(page, "(it, was) => it.range && it.range.to !== was.to", range);
+	const { view, range: wide } = await perch(page);
+	assert.ok(wide.from >= view.from && wide.from - view.from < 2, JSON.stringify([wide, view]));
+});
+
 scene("a finger that stays on a span has its menu; one that moves pans", async (tools) => {
 	const page = await openTimeline(tools);
 	const touch = await page.context().newCDPSession(page);

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import net from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { Frames } from "./support/frames.mjs";
+import { Frames, TYPE, frame, u32 } from "./support/frames.mjs";
 import { H2 } from "./support/h2.mjs";
 import { checkExposition } from "./support/metrics.mjs";
 import { Harness, channelId, closed, makeHome, run, startObserver } from "./support/observer.mjs";
@@ -42,6 +42,12 @@ test("a body that its sender may not send is not waited for", async () => {
 	const socket = connect();
 	socket.write(post(1000000));
 	assert.match(await ending(socket), /^HTTP\/1\.1 401 /);
+});
+
+test("a parameter that is too long is refused, not left out, nor are those behind it", async () => {
+	for (const query of [`lanes=${"a".repeat(3000)}`, `x=${"a".repeat(3000)}&view=flat`, `lanes=${"a,".repeat(1021)}&view=none`])
+		assert.equal((await observer.get(`/api/report?${query}`)).status, 400, query.slice(0, 9));
+	assert.equal((await observer.get(`/api/report?lanes=${"a,".repeat(1021)}&view=flat`)).status, 200);
 });
 
 test("a body that no method asks for is dropped", async () => {
@@ -212,6 +218,20 @@ test("among strangers, and readers that stopped with all that may be held, the o
 	const page = await h2.page();
 	await page.until((message) => message.snapshot);
 	assert.ok(await figure("stalled_total") >= 1);
+	/* Byte by byte is not reading. */
+	const drips = setInterval(() => {
+		for (const peer of peers)
+			peer.write(...[0, ...Array.from({ length: 14 }, (_, i) => 2 * i + 1)].map((id) => frame(TYPE.WINDOW_UPDATE, 0, id, u32(id ? 1 : 14))));
+	}, 500);
+	const last = await Frames.connect(tlsPort, { settings: Buffer.concat([Buffer.from([0, 4, 0, 0, 0, 0])]) });
+	peers.push(last);
+	for (let held = 0; held < 3;)
+		await until(async () => {
+			const id = last.get(path, { authorization: `Bearer ${one.token}` });
+			await last.until(() => last.of(TYPE.HEADERS, id).length, "a head");
+			return await figure("stalled_total") > held && ++held;
+		}, "those that drip to make room", 60000);
+	clearInterval(drips);
 	let read = 0;
 	reader.on("data", (piece) => { read += piece.length; }).resume();
 	await closed(reader);

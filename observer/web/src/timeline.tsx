@@ -127,7 +127,7 @@ function handlePointers(canvas: HTMLCanvasElement) {
 		return { x: event.clientX - box.left, y: event.clientY - box.top };
 	};
 	const perPixel = () => (model.view.value.to - model.view.value.from) / Math.max(1, model.size.value.width);
-	const timeAt = (event: MouseEvent) => model.view.value.from + point(event).x * perPixel();
+	const timeAt = (event: MouseEvent) => model.view.value.from + Math.max(0, Math.min(canvas.clientWidth, point(event).x)) * perPixel();
 	const under = (event: MouseEvent) => {
 		const { x, y } = point(event);
 		return model.at(x, y, scroller?.scrollTop ?? 0);
@@ -160,6 +160,10 @@ function handlePointers(canvas: HTMLCanvasElement) {
 			}, HOLD_MS);
 	};
 	canvas.onpointermove = (event) => {
+		/* A button that goes up while another is down says so only here, and one that goes up
+		 * where nobody hears it not at all. */
+		if (!(event.buttons & 2)) drawing = null;
+		if (!(event.buttons & 1)) down.delete(event.pointerId);
 		if (drawing) return drawing.to(event, timeAt(event));
 		const at = point(event);
 		const last = down.get(event.pointerId);
@@ -262,6 +266,7 @@ function handleRuler(canvas: HTMLCanvasElement) {
 		if (above) go(event);
 	};
 	canvas.onpointermove = (event) => {
+		if (!(event.buttons & 1)) return canvas.onpointercancel!(event);
 		if (above) go(event);
 		else drawing?.to(event, time(x(event)));
 	};
