@@ -470,7 +470,7 @@ START_TEST(a_relay_that_never_challenges_nor_has_nip11_is_ready_all_the_same)
 	connect_ready();
 	ck_assert_uint_eq(peer.auths, 0);
 	ck_assert_uint_eq(peer.nip11_asked, 1);
-	ck_assert(!link_info(seen.link)->known);
+	ck_assert(!link_info(seen.link)->known && !link_info(seen.link)->has_clock);
 }
 END_TEST
 
