@@ -172,19 +172,12 @@ static void settle_soon(struct observer *observer)
 			    (uint64_t)(rest_ms > SETTLE_MS ? rest_ms : SETTLE_MS));
 }
 
-/* Of which each may still be news: that is looked at. */
-static bool is_sign_of_life(struct slice kind)
-{
-	return json_is(kind, SLICE("turn_liveness")) ||
-	       json_is(kind, SLICE("feed_state"));
-}
-
 static void on_frame(void *ctx, const struct ingest_frame *in)
 {
 	struct observer *observer = ctx;
 	const struct frame *frame = in->frame;
 	const int64_t now = loop_unix_ms();
-	bool taken = frame->has_epoch, news = false;
+	bool taken = frame->has_epoch;
 
 	/* What the relay kept was sent some time ago; what comes now is a sign of life.
 	 */
@@ -207,7 +200,6 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 			controls_on_event(observer->controls, in->agent, event.event,
 					  relay_ms(observer));
 		taken = model_apply(observer->model, &event) || taken;
-		news = news || !is_sign_of_life(event.event->kind);
 	}
 	/* A feed without numbers may be served again: then nothing of it was new. */
 	if (taken)
@@ -222,11 +214,7 @@ static void on_frame(void *ctx, const struct ingest_frame *in)
 		return;
 	}
 	model_settle(observer->model, now);
-	/* That it only lives can wait: pages idle while agents do. */
-	if (news)
-		hub_touch(observer->hub);
-	else
-		hub_note(observer->hub);
+	hub_touch(observer->hub);
 }
 
 static int64_t on_stranger(void *ctx, const uint8_t *author)
@@ -335,7 +323,7 @@ static void on_link_ok(void *ctx, const uint8_t id[32], bool accepted, struct sl
 		log_warn("relay", "refused a control: %s", log_quote(text, quoted));
 	else if (!accepted)
 		log_debug("relay", "refused a feed_sync: %s", log_quote(text, quoted));
-	hub_note(observer->hub);
+	hub_touch(observer->hub);
 }
 
 static void on_link_eose(void *ctx, struct slice sub_id)
@@ -579,7 +567,7 @@ static void on_tick(void *ctx)
 	log_gone(observer);
 	model_tick(observer->model, now);
 	controls_tick(observer->controls, relay_ms(observer));
-	hub_note(observer->hub);
+	hub_touch(observer->hub);
 	timer_start(observer->tick, TICK_MS);
 }
 

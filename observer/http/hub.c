@@ -39,7 +39,8 @@ struct hub {
 	int64_t listened_ms; /* when a page was last there */
 	int64_t told_ms;     /* when the last message was made */
 	uint64_t told;       /* its health, but for the pulse */
-	int64_t due_ms;      /* when the next one is made, if the tick is armed */
+	int64_t due_ms;      /* when the tick is, if it is armed */
+	int64_t step_ms;     /* until when pulses wait; 0: none does */
 	struct buf scratch;
 	/* Counted for /api/self and /metrics. */
 	uint64_t messages, message_bytes, snapshots;
@@ -158,19 +159,58 @@ static bool anyone_listens(const struct hub *hub)
 	return hub->page_count || loop_now_ms() - hub->listened_ms < HUB_LINGER_MS;
 }
 
+static void tell_at(struct hub *hub, int64_t at_ms)
+{
+	const int64_t now = loop_now_ms();
+
+	if (!hub->tick || (timer_armed(hub->tick) && hub->due_ms <= at_ms))
+		return;
+	hub->due_ms = at_ms > now ? at_ms : now;
+	timer_start(hub->tick, (uint64_t)(hub->due_ms - now));
+}
+
+static bool has_news(struct hub *hub)
+{
+	buf_clear(&hub->scratch);
+	return hub->options.write_health(hub->options.ctx, &hub->scratch) != hub->told ||
+	       model_has_news(hub->options.model, loop_unix_ms());
+}
+
+/* Pulses alone have the next step of the pages' clocks before them. */
+static bool may_wait(struct hub *hub)
+{
+	const int64_t step = (loop_unix_ms() + HUB_LEAD_MS) % HUB_STEP_MS;
+
+	if (has_news(hub))
+		return false;
+	if (!model_changed(hub->options.model))
+		return true;
+	if (!hub->step_ms)
+		hub->step_ms = loop_now_ms() + HUB_STEP_MS - step;
+	if (loop_now_ms() >= hub->step_ms)
+		return false;
+	tell_at(hub, hub->step_ms);
+	return true;
+}
+
 static void on_tick(void *ctx)
 {
 	struct hub *hub = ctx;
 	struct buf *out = &hub->scratch;
 
 	if (!anyone_listens(hub)) {
-		model_drop_changes(hub->options.model);
 		while (hub->first)
 			ring_drop_first(hub);
-		hub->last++; /* what was not encoded cannot be resumed after */
+		/* What was not encoded cannot be resumed after. */
+		if (model_changed(hub->options.model))
+			hub->last++;
+		model_drop_changes(hub->options.model);
 		return;
 	}
+	if (may_wait(hub))
+		return;
 	hub->told_ms = loop_now_ms();
+	hub->step_ms = 0;
 	buf_clear(out);
 	hub->told = write_head(hub, hub->last + 1, out);
 	model_write_changes(hub->options.model, loop_unix_ms(), out);
@@ -184,37 +224,10 @@ static void on_tick(void *ctx)
 		exchange_want_write(page->exchange);
 }
 
-static void tell_at(struct hub *hub, int64_t at_ms)
-{
-	const int64_t now = loop_now_ms();
-
-	if (!hub->tick || (timer_armed(hub->tick) && hub->due_ms <= at_ms))
-		return;
-	hub->due_ms = at_ms > now ? at_ms : now;
-	timer_start(hub->tick, (uint64_t)(hub->due_ms - now));
-}
-
 /* What comes after a silence is told at once, what follows in steps of HUB_TICK_MS. */
 void hub_touch(struct hub *hub)
 {
 	tell_at(hub, hub->told_ms + HUB_TICK_MS);
-}
-
-static bool has_news(struct hub *hub)
-{
-	buf_clear(&hub->scratch);
-	return hub->options.write_health(hub->options.ctx, &hub->scratch) != hub->told ||
-	       model_has_news(hub->options.model, loop_unix_ms());
-}
-
-void hub_note(struct hub *hub)
-{
-	const int64_t step = (loop_unix_ms() + HUB_LEAD_MS) % HUB_STEP_MS;
-
-	if (anyone_listens(hub) ? has_news(hub) : model_changed(hub->options.model))
-		hub_touch(hub);
-	else if (model_changed(hub->options.model))
-		tell_at(hub, loop_now_ms() + HUB_STEP_MS - step);
 }
 
 /* ---- pages ---- */

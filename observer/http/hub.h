@@ -38,10 +38,9 @@ struct hub *hub_create(const struct hub_options *options);
 void hub_stop(struct hub *hub);
 /* After the loop is gone, and every page with it. NULL is fine. */
 void hub_destroy(struct hub *hub);
-/* The model or the health changed. */
+/* The model or the health may have changed: what is no more than a pulse waits for the
+ * pages' next step. */
 void hub_touch(struct hub *hub);
-/* They may have: what is no more than a pulse waits for the pages' next step. */
-void hub_note(struct hub *hub);
 /* Turns an exchange into a page of the stream. @cursor may be empty. False when there are
  * too many; the caller answers. */
 bool hub_add(struct hub *hub, struct exchange *exchange, struct slice cursor);
