@@ -97,7 +97,7 @@ scene("the broker's and the harnesses' figures are lanes over the time the scree
 	const [{ self }, answers] = [broker, []];
 	for (const [messages, queueEvents] of [[1234, 12], [1834, 48], [1834, 12]])
 		answers.push({
-			...self, broker: { ...self.broker, messages },
+			...self, broker: { ...self.broker, messages, messageBytes: 567_890 + (messages > 1234 ? 1003 : 0) },
 			harnesses: [{ agent: lanes.claude.agent, atMs: Date.now(), replayed: 2, figures: { ...FIGURES, queueEvents } }],
 		});
 	Object.defineProperty(broker, "self", { get: () => (answers.length > 1 ? answers.shift() : answers[0]) });
@@ -110,7 +110,7 @@ scene("the broker's and the harnesses' figures are lanes over the time the scree
 		({ queueEvents, inFlight: 3, sealUs: 1540, missing: 0, replayed: 2 })));
 	/* What grows is a rate, what is a level stays one. */
 	assert.deepEqual(await page.locator(".told .value").allTextContents(), [
-		`≤ ${(600_000 / (b.t - a.t)).toFixed(1)}`, "≤ 0 bytes", "≤ 90 KB", "≤ 7.0 MB", "≤ 123 KB", "≤ 0",
+		`≤ ${(600_000 / (b.t - a.t)).toFixed(1)}`, `≤ ${Math.round(1_003_000 / (b.t - a.t))} bytes`, "≤ 90 KB", "≤ 7.0 MB", "≤ 123 KB", "≤ 0",
 		"≤ 48", "≤ 3", "≤ 1.54 ms", "≤ 0", "≤ 2",
 	]);
 	/* Nothing is known before the first; then 48, then a quarter of it. */

@@ -37,7 +37,7 @@ export const STEP_MS = 5000;
 export const roundAge = (ms: number) => (ms < STEP_MS ? "< 5 s" : age(ms - (ms % STEP_MS)).replace(".0", ""));
 
 export function bytes(n: number): string {
-	if (n < 1000) return plural(n, "byte");
+	if (n < 999.5) return plural(Math.round(n), "byte");
 	return n < 1_000_000
 		? `${(n / 1000).toFixed(n < 10_000 ? 1 : 0)} KB`
 		: `${(n / 1_000_000).toFixed(1)} MB`;
