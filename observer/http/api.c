@@ -471,7 +471,7 @@ static void on_rows(struct api *api, struct exchange *exchange)
 	buf_finish(&limit_text);
 }
 
-static void on_archived_event(void *ctx, const struct archive_answer *answer)
+static void on_archive_answer(void *ctx, const struct archive_answer *answer)
 {
 	struct question *question = ctx;
 
@@ -507,7 +507,7 @@ static void on_event(struct api *api, struct exchange *exchange, struct slice re
 		refuse(exchange, 400, "an event is named AGENT/EPOCH/SEQ");
 		return;
 	}
-	archive_event(api->options.archive, agent, &pos, on_archived_event,
+	archive_event(api->options.archive, agent, &pos, on_archive_answer,
 		      question_create(api, exchange));
 }
 
@@ -564,7 +564,7 @@ static void on_part(struct api *api, struct exchange *exchange)
 		 !query_number(exchange, "limit", 1, PART_LINES_MAX, &query.limit))
 		refuse(exchange, 400, "from is a line of the diff, limit 1 to 2000");
 	else
-		archive_part(api->options.archive, agent, &at, &query, on_archived_event,
+		archive_part(api->options.archive, agent, &at, &query, on_archive_answer,
 			     question_create(api, exchange));
 	buf_finish(&agent_text);
 	buf_finish(&side);
@@ -593,20 +593,8 @@ static void on_raw(struct api *api, struct exchange *exchange)
 		refuse(exchange, 400, "cut must be 1 to 262144");
 	else
 		archive_raw(api->options.archive, agent, channel, &query,
-			    on_archived_event, question_create(api, exchange));
+			    on_archive_answer, question_create(api, exchange));
 	buf_finish(&lane);
-}
-
-static void on_found(void *ctx, const struct archive_answer *answer)
-{
-	struct question *question = ctx;
-
-	if (question->exchange && answer->ok)
-		respond_json(question->exchange, 200,
-			     (struct slice){answer->text, answer->text_len});
-	else if (question->exchange)
-		refuse(question->exchange, status_of(&answer->err), answer->err.text);
-	question_destroy(question);
 }
 
 /* Whom agent: means. An agent that nobody knows said nothing: its key is looked for. */
@@ -647,7 +635,7 @@ static void on_search(struct api *api, struct exchange *exchange)
 		const size_t count = find_agents(api, &query, agents);
 
 		archive_search(api->options.archive, &query, *agents, count,
-			       (int64_t)before, limit, on_found,
+			       (int64_t)before, limit, on_archive_answer,
 			       question_create(api, exchange));
 	}
 	free(agents);
