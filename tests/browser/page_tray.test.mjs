@@ -240,7 +240,7 @@ scene(
 	},
 );
 
-scene("T folds the tray to a line and never away", async ({ open }) => {
+scene("T folds the tray to a line and never away", async ({ broker, open }) => {
 	const page = await open();
 	await page.waitForSelector(cardOf("card-1"));
 	await page.keyboard.press("t");
@@ -250,6 +250,13 @@ scene("T folds the tray to a line and never away", async ({ open }) => {
 		await page.locator(".tray").innerText(),
 		/claude[^]*rm -rf build[^]*and 1 more/,
 	);
+	/* An answered card waits no more, though its receipt is there for a while. */
+	const answered = { state: "over", picked: "ok", outcome: "applied" };
+	broker.publish({ cards: [{ ...cards.claude, ...answered }] });
+	await hasText(page, ".tray[data-folded]", /^codex(?!.*more)/s);
+	broker.publish({ cards: [{ ...cards.codex, ...answered }] });
+	await hasText(page, ".tray[data-folded]", "answered");
+	assert.equal(await page.locator(".tray time").count(), 0);
 	await page.keyboard.press("t");
 	await page.waitForSelector(cardOf("card-1"));
 });

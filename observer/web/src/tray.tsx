@@ -270,23 +270,26 @@ export function Tray() {
 	const label = count
 		? `${plural(count, "permission")} ${count === 1 ? "needs" : "need"} you`
 		: "Permissions, all answered";
-	const first = shown[0]!;
+	/* What is answered stays a while for its receipt: it waits no more. */
+	const first = shown.find(({ state }) => state !== "over") ?? shown[0]!;
 	if (trayFolded.value)
 		return (
 			<section class="tray" data-folded aria-label={label}>
-				<span class="state" data-state="needs-you">
+				<span class="state" data-state={count ? "needs-you" : "finished"}>
 					<b>{exact(nameOf(agentOf(first), first.agent))}</b>
 				</span>
 				<span class="what">
 					{exact(first.verb ?? "")}{" "}
 					<code>{exact(first.text ?? first.title ?? "")}</code>
 				</span>
-				<time title="How long the oldest has waited">
-					<Tick text={(ms) => running(ms - first.askedMs)} />
-				</time>
-				{shown.length > 1 ? (
-					<span class="quiet">and {shown.length - 1} more</span>
-				) : null}
+				{count ? (
+					<time title="How long the oldest has waited">
+						<Tick text={(ms) => running(ms - first.askedMs)} />
+					</time>
+				) : (
+					<span class="quiet">answered</span>
+				)}
+				{count > 1 ? <span class="quiet">and {count - 1} more</span> : null}
 				<button
 					class="button"
 					type="button"
